@@ -1,0 +1,51 @@
+"""Writing files so that nothing is ever lost: a temporary name, a flush to the disk, a rename."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def write_atomically(path: "str | os.PathLike[str]", write: "bytes | str | Callable[[Path], None]") -> Path:
+    """Put bytes, text, or whatever `write(temporary_path)` writes, at `path`, whole or not at all.
+
+    The temporary file lies in the same folder (a rename must not cross file systems) and is removed when
+    anything goes wrong, so that a full disk or a Ctrl-C leaves the old file as it was.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        if callable(write):
+            write(temporary)
+        elif isinstance(write, str):
+            temporary.write_text(write, encoding="utf-8")
+        else:
+            temporary.write_bytes(write)
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; ours are ordinary ones
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut (not possible on Windows, where it is not needed)."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
