@@ -1,0 +1,59 @@
+# make app    serve the app at http://localhost:5006
+# make test   ruff, mypy and all tests
+#
+# Both make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
+#   make test ARGS="-k rbm -x"     options for pytest
+#   make app PORT=5007             another port (ARGS="…": options for panel serve)
+#   make app PYTHON=python3.12     another Python, when .venv is made
+
+PORT ?= 5006
+ARGS ?=
+PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.PHONY: app test venv clean
+.DELETE_ON_ERROR:
+
+app: $(STAMP)
+	$(RUN) -m panel serve app/ --address localhost --port $(PORT) $(ARGS)
+
+test: $(STAMP)
+	$(RUN) -m tests.ui.chromium
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest $(ARGS)
+
+venv: $(STAMP)
+
+# The stamp holds the folder it was made in. Read by the venv's own Python it is empty when that Python is gone,
+# and different when the clone was moved: in both cases everything is installed again.
+ifneq ($(shell $(RUN) -c "print(open('$(STAMP)').read())" 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
+# The stamp is removed first and written last, so that an interrupted installation is never taken for a whole one.
+# A .venv that somebody made by hand, or that a broken-off installation left, is used if its Python and pip work.
+$(STAMP): pyproject.toml constraints.txt
+	@rm -f $(STAMP) $(VENV)/.no-chromium
+	@if ! $(RUN) -m pip --version >/dev/null 2>&1 || ! $(RUN) -c '$(NEW_ENOUGH)' 2>/dev/null; then \
+	    for python in $(PYTHON); do \
+	        if command -v "$$python" >/dev/null 2>&1 && "$$python" -c '$(NEW_ENOUGH)' 2>/dev/null; then found="$$python"; break; fi; \
+	    done; \
+	    if [ -z "$$found" ]; then \
+	        echo "qtcore needs Python 3.11 or newer, and none of these is one: $(PYTHON). Try: make PYTHON=/path/to/python3" >&2; \
+	        exit 1; \
+	    fi; \
+	    echo "Making $(VENV) with $$found"; \
+	    "$$found" -m venv --clear $(VENV) || exit 1; \
+	fi
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[app,bench,dev]' -c constraints.txt
+	@printf '%s' "$(CURDIR)" > $(STAMP)
+
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find qtcore app tests -name __pycache__ -type d -prune -exec rm -rf {} +

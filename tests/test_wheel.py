@@ -1,0 +1,43 @@
+"""A built wheel carries both packages and the assets, and nothing else."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_contents(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"qtcore", "app"}
+    for package in ("qtcore", "app"):
+        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
+        assert sources <= names
+    assets = [path for path in (ROOT / "assets").rglob("*") if path.is_file()]
+    assert assets
+    assert {f"qtcore/assets/{path.relative_to(ROOT / 'assets')}" for path in assets} <= names
+
+
+def test_both_packages_import_from_it(wheel: Path, tmp_path: Path) -> None:
+    """Outside the clone, with the wheel alone on the path, `qtcore` and `app` come from it."""
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = "import sys, qtcore, app; print(qtcore.__file__); print(app.__file__)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert all(Path(line).is_relative_to(tmp_path) for line in result.stdout.split())
