@@ -1,0 +1,1 @@
+"""The models: parameters and the interface of :class:`qtcore.models.base.Model`."""

@@ -1,0 +1,52 @@
+"""The deep Boltzmann machine with two hidden layers (supplement, "Deep Boltzmann machine (DBM)")."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qtcore.models.rbm import INITIAL_WEIGHT, BinaryModel, positive
+
+
+class DBM(BinaryModel):
+    """v — h1 — h2, all binary. The RBM's equations with ṽ = [v; h2] on one side and h1 on the other: W̃ = [W1, W2ᵀ].
+
+    Stored tensors: `W1` [H1, V], `W2` [H2, H1], `c_v` [V], `c_h1` [H1], `c_h2` [H2] and the temperature `T`.
+    """
+
+    def __init__(
+        self,
+        n_visible: int,
+        n_hidden_1: int,
+        n_hidden_2: int,
+        n_layers: int = 10,
+        temperature: float = 1.0,
+        learn_temperature: bool = False,
+        damping: float = 0.0,
+        device: "torch.device | str | None" = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
+        for name, size in (("n_visible", n_visible), ("n_hidden_1", n_hidden_1), ("n_hidden_2", n_hidden_2)):
+            positive(name, size)
+        scale = INITIAL_WEIGHT * temperature
+        self.W1 = nn.Parameter(scale * torch.randn(n_hidden_1, n_visible, **factory))
+        self.W2 = nn.Parameter(scale * torch.randn(n_hidden_2, n_hidden_1, **factory))
+        self.c_v = nn.Parameter(torch.zeros(n_visible, **factory))
+        self.c_h1 = nn.Parameter(torch.zeros(n_hidden_1, **factory))
+        self.c_h2 = nn.Parameter(torch.zeros(n_hidden_2, **factory))
+
+    def config(self) -> dict[str, Any]:
+        sizes = {"n_visible": self.W1.shape[1], "n_hidden_1": self.W1.shape[0], "n_hidden_2": self.W2.shape[0]}
+        return sizes | self._tempered_config()
+
+    def _sample_shape(self) -> tuple[int | None, ...]:
+        return (self.W1.shape[1],)
+
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.cat([self.W1, self.W2.T], 1), torch.cat([self.c_v, self.c_h2]), self.c_h1
+
+    def _split(self, visible: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        n_visible = self.W1.shape[1]
+        return visible[:, :n_visible], torch.cat([hidden, visible[:, n_visible:]], 1)
