@@ -1,0 +1,59 @@
+"""scikit-learn's 8×8 digits, extended by one-pixel shifts and used as soft values."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qtcore.data.dataset import Dataset
+from qtcore.data.reading import Array, fingerprint
+from qtcore.data.variables import pixel_names
+from qtcore.errors import DataError
+
+SIDE = 8
+LEVELS = 16.0  # scikit-learn's grey levels run from 0 to 16
+VALID_FRACTION = 0.1
+CONTENT = "dd810c1d7f3e3c992d6d6dcb7385671155428308364290c541542fcbcef8fc8c"  # `fingerprint` of the 1797 images
+
+
+def load_digits(seed: int = 0) -> Dataset:
+    """Digits: float32 in [0, 1], [n, 64]; every part five-fold (the original and its four one-pixel shifts).
+
+    The 80/20 split is the paper's (``random_state=0``). There is no third part, so a tenth of the training images
+    (chosen by `seed`) is held out for validation, before the shifts: no image has a shifted twin in another part.
+    """
+    from sklearn.model_selection import train_test_split  # slow to import, and no other set needs it
+
+    images = original_digits()
+    rest, test = train_test_split(images, test_size=0.2, random_state=0)
+    order = np.random.default_rng(seed).permutation(len(rest))
+    n_valid = round(VALID_FRACTION * len(rest))
+    return Dataset(
+        name="digits",
+        kind="soft",
+        train=_with_shifts(rest[order[n_valid:]]),
+        valid=_with_shifts(rest[order[:n_valid]]),
+        test=_with_shifts(test),
+        source="exact",
+        note="scikit-learn's digits, split 80/20 with random_state 0, a tenth of train held out, each part with shifts.",
+        image_shape=(SIDE, SIDE),
+        variable_names=pixel_names(SIDE, SIDE),
+        statistics={"maximum": LEVELS},
+    )
+
+
+def original_digits() -> Array:
+    """The 1797 images as uint8 grey levels 0 … 16, [1797, 8, 8]."""
+    from sklearn.datasets import load_digits as from_sklearn
+
+    images: Array = from_sklearn().images.astype(np.uint8)
+    if fingerprint({"images": images}) != CONTENT:
+        raise DataError("the digits of this scikit-learn are not the 1797 published ones; install another version.")
+    return images
+
+
+def _with_shifts(images: Array) -> Tensor:
+    """[n, 8, 8] grey levels to [5n, 64] in [0, 1]: the originals, then shifted up, down, left and right."""
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))  # what moves in from outside is background
+    shifts = [(1, 1), (2, 1), (0, 1), (1, 2), (1, 0)]
+    moved = np.concatenate([padded[:, r : r + SIDE, c : c + SIDE] for r, c in shifts])
+    return torch.from_numpy(moved.reshape(len(moved), -1) / np.float32(LEVELS))
