@@ -41,7 +41,7 @@ class Border(NamedTuple):
 
 
 def make_border(
-    images: Tensor, p_missing: float = P_MISSING, n_spurious: int = N_SPURIOUS, seed: "int | tuple[int, ...]" = 0
+    images: Tensor, p_missing: float = P_MISSING, n_spurious: int = N_SPURIOUS, seed: int | tuple[int, ...] = 0
 ) -> Border:
     """Noisy contours, labels and emission for one image [h, w] or many [n, h, w], uint8 or bool.
 
@@ -73,7 +73,7 @@ def border_labels(images: Tensor) -> Tensor:
 
 
 def add_noise(
-    labels: Tensor, p_missing: float = P_MISSING, n_spurious: int = N_SPURIOUS, seed: "int | tuple[int, ...]" = 0
+    labels: Tensor, p_missing: float = P_MISSING, n_spurious: int = N_SPURIOUS, seed: int | tuple[int, ...] = 0
 ) -> Tensor:
     """A noisy contour, uint8 0 or 1, for label images [(n,) h, w]; the same seed gives the same noise.
 

@@ -54,7 +54,7 @@ def load_frey(seed: int = 0) -> Dataset:
     )
 
 
-def grey_levels(values: Tensor, statistics: "Mapping[str, Tensor | float]") -> Tensor:
+def grey_levels(values: Tensor, statistics: Mapping[str, Tensor | float]) -> Tensor:
     """Standardised values [..., 560] back on the scale of the photographs, 0 … 255 (not rounded, not clipped)."""
     return (values * statistics["deviation"] + statistics["mean"]) * statistics["maximum"]
 

@@ -27,7 +27,7 @@ def load_glyphs(seed: int = 0) -> Dataset:
     images, truth = {}, {}
     for stream, (split, n) in enumerate(N_ROWS.items()):
         rng = np.random.default_rng((seed, stream))
-        digits = rng.permutation(np.arange(n, dtype=np.uint8) % 10)  # the ten digits equally often
+        digits = rng.permutation(np.arange(n) % 10).astype(np.uint8)  # the ten digits equally often
         images[split] = torch.from_numpy(np.stack([draw_glyph(int(digit), rng) for digit in digits]))
         truth[split] = torch.from_numpy(digits)
     return Dataset(

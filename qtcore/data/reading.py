@@ -16,10 +16,9 @@ import numpy as np
 from qtcore.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Name = "str | os.PathLike[str]"
 
 
-def read_npz(source: "bytes | os.PathLike[str]", name: object, keys: "tuple[str, ...]") -> dict[str, Array]:
+def read_npz(source: bytes | os.PathLike[str], name: object, keys: tuple[str, ...]) -> dict[str, Array]:
     """The arrays `keys` of an npz file, given as its path or its bytes; `name` is how errors call it."""
     try:
         with warnings.catch_warnings():

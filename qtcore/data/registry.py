@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -139,30 +140,28 @@ def prepared(stem: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def places(file: RemoteFile) -> list[Path]:
-    """The places on this machine where an original may lie, in the order in which they are asked."""
+def copies(file: RemoteFile) -> Iterator[tuple[Path, bytes | None]]:
+    """The copies of an original on this machine, in the order in which they are asked: path and useful bytes.
+
+    The bytes are None where the hash is wrong or the file cannot be read. They are the very bytes that were hashed,
+    so that nobody can change the file in between.
+    """
     folder = data_folder()
-    here = [folder / "raw" / file.path] if folder else []
-    return [*here, cache_folder() / file.path]
+    for path in [*([folder / "raw" / file.path] if folder else []), cache_folder() / file.path]:
+        try:
+            yield path, file.content(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            yield path, None
 
 
 def read_local(file: RemoteFile) -> tuple[Path, bytes] | None:
-    """The first local copy with the right hash and its useful bytes, or None; wrong copies are passed over.
-
-    The bytes that were hashed are the bytes that are returned, so that nobody can change the file in between.
-    """
-    for path in places(file):
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            log.warning("%s cannot be read (%s) and is not used.", path, error.strerror)
-            continue
-        content = file.content(data)
+    """The first right copy on this machine and its useful bytes, or None; wrong copies are passed over."""
+    for path, content in copies(file):
         if content is not None:
             return path, content
-        log.warning("%s is damaged (its %s is wrong) and is not used.", path, file.check)
+        log.warning("%s is damaged (its %s is wrong) or cannot be read, and is not used.", path, file.check)
     return None
 
 
