@@ -334,6 +334,9 @@ def test_gaussian(sigma: float) -> None:
     close(hidden_marginals(model, asked).probs[0], e_h, 1e-6)
     close(marginals(model, asked).mean[0], e_v, 1e-6)
     close(marginals(model, asked).variance[0], var_v, 1e-6)
+    close(marginals(model, asked).mean[0, 0], 0.7)  # the seen pixel itself hears nothing from the hidden units
+    close(marginals(model, asked).variance[0, 0], 1e-3)
+    close(exact.most_probable(model, asked).visible[0, 0], 0.7)
 
     rows = random(4, 3, seed=5)
     for row, found in zip(rows, exact.log_likelihood(model, rows), strict=True):

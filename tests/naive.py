@@ -1,0 +1,390 @@
+"""The paper's equations, transcribed loop by loop with Python floats: slow, obvious, and sharing no code with qtcore.
+
+One function per model. Each reads the model's stored parameters and a query's `values` and `observed`, runs `n_layers`
+layers and returns the beliefs of the last one as float64 tensors; 0 layers are the unaries alone. Damping d mixes every
+message with the one before, m ← (1 − d)·new + d·old. The equations are those of the supplement, section "QT-NN
+architectures, derived for each PGM class"; where they are silent:
+
+- Soft evidence of weight w is a reading that is right with probability w and otherwise says nothing.
+- A variable seen for certain is exact: what it sends does not depend on what it receives, nor on the ±1000 at which
+  its own unary is shown.
+- Two slips in the Gaussian formulas are mended: the unary of a seen pixel has θ1 = v/ε, and that of a belief
+  θ2 = −1/(2σ_B²).
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SHOWN = 1000.0  # what the logit of a certain reading is clipped to, where it is shown
+EPSILON = 1e-3  # variance of a certain reading of a pixel
+MIN_PRECISION = 1e-3  # floor for the precision of a cavity and of a belief
+
+Row = list[float]
+Table = list[list[float]]
+
+
+def _numbers(tensor: Any) -> Any:
+    """A tensor as nested lists of Python floats."""
+    return torch.as_tensor(tensor).detach().to(torch.float64).tolist()
+
+
+def _tensor(numbers: Any) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def damp(new: float, old: float, d: float) -> float:
+    return (1 - d) * new + d * old
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Binary variables: RBM and DBM
+
+
+def sp(x: float, T: float) -> float:
+    """sp(x, T) = T log(1 + e^{x/T}), for x ≤ 0."""
+    return T * math.log1p(math.exp(x / T)) if T > 0 else 0.0
+
+
+def f(w: float, x: float, T: float) -> float:
+    """f_w(x) = sign(w)·x truncated to ±|w|, + sp(−|x + w|, T) − sp(−|x − w|, T)."""
+    truncated = max(-abs(w), min(abs(w), x))
+    return math.copysign(1.0, w) * truncated + sp(-abs(x + w), T) - sp(-abs(x - w), T)
+
+
+def bit_unary(v: float, w: float) -> float:
+    """u = logit φ(1) with φ(1) = w·v + (1 − w)/2: ±∞ when the bit is certain, 0 when it is not seen."""
+    if w == 0:
+        return 0.0
+    on, off = w * v + (1 - w) / 2, w * (1 - v) + (1 - w) / 2
+    if on == 0:
+        return -math.inf
+    if off == 0:
+        return math.inf
+    return math.log(on) - math.log(off)
+
+
+def clip(u: float) -> float:
+    return max(-SHOWN, min(SHOWN, u))
+
+
+def send(w: float, u: float, cavity: float, T: float) -> float:
+    """The message over a factor of weight w from a variable with evidence u, where `cavity` is all else it hears."""
+    if u == math.inf:
+        return w
+    if u == -math.inf:
+        return -w
+    return f(w, clip(u) + cavity, T)
+
+
+def rbm(model: Any, query: Any, n_layers: int, damping: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Logits of the visible variables [B, V] and of the hidden ones [B, H]; "BP summary" of section RBM."""
+    W, c_v, c_h, T = _numbers(model.W), _numbers(model.c_v), _numbers(model.c_h), float(model.T)
+    H, V = len(c_h), len(c_v)
+    visible, hidden = [], []
+    for values, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
+        u = [bit_unary(values[j], weights[j]) for j in range(V)]
+        m_hv = [[0.0] * V for _ in range(H)]  # M_HV[i][j]: from visible j to hidden i
+        m_vh = [[0.0] * H for _ in range(V)]  # M_VH[j][i]: from hidden i to visible j
+        for _ in range(n_layers):
+            new_hv = [[0.0] * V for _ in range(H)]
+            new_vh = [[0.0] * H for _ in range(V)]
+            for i in range(H):
+                for j in range(V):
+                    cavity_v = c_v[j] + sum(m_vh[j][k] for k in range(H) if k != i)
+                    cavity_h = c_h[i] + sum(m_hv[i][k] for k in range(V) if k != j)
+                    new_hv[i][j] = damp(send(W[i][j], u[j], cavity_v, T), m_hv[i][j], damping)
+                    new_vh[j][i] = damp(f(W[i][j], cavity_h, T), m_vh[j][i], damping)
+            m_hv, m_vh = new_hv, new_vh
+        visible.append([clip(u[j]) + c_v[j] + sum(m_vh[j]) for j in range(V)])
+        hidden.append([c_h[i] + sum(m_hv[i]) for i in range(H)])
+    return _tensor(visible), _tensor(hidden)
+
+
+def dbm(model: Any, query: Any, n_layers: int, damping: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Logits of the visible variables [B, V] and of the hidden ones [B, H1 + H2]; section DBM, as a chain of layers."""
+    W1, W2, T = _numbers(model.W1), _numbers(model.W2), float(model.T)
+    c_v, c_h1, c_h2 = _numbers(model.c_v), _numbers(model.c_h1), _numbers(model.c_h2)
+    V, H1, H2 = len(c_v), len(c_h1), len(c_h2)
+    visible, hidden = [], []
+    for values, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
+        u = [bit_unary(values[j], weights[j]) for j in range(V)]
+        up_v = [[0.0] * V for _ in range(H1)]  # [i][j]: from v_j up to h1_i
+        down_v = [[0.0] * H1 for _ in range(V)]  # [j][i]: from h1_i down to v_j
+        up_h = [[0.0] * H1 for _ in range(H2)]  # [k][i]: from h1_i up to h2_k
+        down_h = [[0.0] * H2 for _ in range(H1)]  # [i][k]: from h2_k down to h1_i
+        for _ in range(n_layers):
+            new_up_v = [[0.0] * V for _ in range(H1)]
+            new_down_v = [[0.0] * H1 for _ in range(V)]
+            new_up_h = [[0.0] * H1 for _ in range(H2)]
+            new_down_h = [[0.0] * H2 for _ in range(H1)]
+            for i in range(H1):
+                from_below, from_above = sum(up_v[i]), sum(down_h[i])
+                for j in range(V):
+                    cavity = c_v[j] + sum(down_v[j][other] for other in range(H1) if other != i)
+                    new_up_v[i][j] = damp(send(W1[i][j], u[j], cavity, T), up_v[i][j], damping)
+                    others = sum(up_v[i][other] for other in range(V) if other != j)
+                    new_down_v[j][i] = damp(f(W1[i][j], c_h1[i] + others + from_above, T), down_v[j][i], damping)
+                for k in range(H2):
+                    cavity = c_h2[k] + sum(up_h[k][other] for other in range(H1) if other != i)
+                    new_down_h[i][k] = damp(f(W2[k][i], cavity, T), down_h[i][k], damping)
+                    others = sum(down_h[i][other] for other in range(H2) if other != k)
+                    new_up_h[k][i] = damp(f(W2[k][i], c_h1[i] + others + from_below, T), up_h[k][i], damping)
+            up_v, down_v, up_h, down_h = new_up_v, new_down_v, new_up_h, new_down_h
+        visible.append([clip(u[j]) + c_v[j] + sum(down_v[j]) for j in range(V)])
+        h1 = [c_h1[i] + sum(up_v[i]) + sum(down_h[i]) for i in range(H1)]
+        hidden.append(h1 + [c_h2[k] + sum(up_h[k]) for k in range(H2)])
+    return _tensor(visible), _tensor(hidden)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The Gaussian RBM
+
+
+def f_gaussian(w: float, theta1: float, theta2: float) -> float:
+    """f_w(x, y) = −(2xw + w²)/(4y): the message from a pixel with cavity (θ1, θ2) to a hidden unit."""
+    return -(2 * theta1 * w + w**2) / (4 * theta2)
+
+
+def g_gaussian(w: float, x: float, theta1: float, theta2: float) -> tuple[float, float]:
+    """g_w(x, θ1, θ2): the belief at a pixel, projected on a Gaussian, less its cavity.
+
+    The supplement's moments, with numerators and denominators divided by e^a where a > 0, and squares taken about μ,
+    which leaves a variance as it is, so that neither an exponential nor a difference of large squares spoils them.
+    """
+    mu, var = -theta1 / (2 * theta2), -1 / (2 * theta2)
+    a = x + w * mu + var * w**2 / 2
+    on, off = (math.exp(a), 1.0) if a <= 0 else (1.0, math.exp(-a))
+    mu_b = (on * (mu + var * w) + off * mu) / (on + off)
+    shift = on * var * w / (on + off)  # μ_B − μ
+    var_b = (on * ((var * w) ** 2 + var) + off * var) / (on + off) - shift**2
+    return mu_b / var_b - theta1, -1 / (2 * var_b) - theta2
+
+
+def pixel_unary(v: float, w: float, b: float, sigma: float) -> tuple[float, float]:
+    """(θ1, θ2) of a pixel's own factor: N(v, ε) seen for certain, N(b, σ²) unseen."""
+    evidence = w / (1 - w + EPSILON)
+    theta1 = (1 - w) * b / sigma**2
+    if w > 0:
+        theta1 += evidence * v
+    return theta1, -(evidence + (1 - w) / sigma**2) / 2
+
+
+def gaussian_rbm(
+    model: Any, query: Any, n_layers: int, damping: float = 0.0, schedule: str = "sequential"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Means and variances of the pixels [B, V] and logits of the hidden units [B, H]; section GRBM.
+
+    `schedule` "flooding" is as printed, both messages from the layer before; "sequential" sends the messages to the
+    pixels after those to the hidden units, from the fresh ones. Both take the same cavities at the pixels.
+    """
+    assert schedule in ("sequential", "flooding")
+    sigma, b, c = float(model.sigma), _numbers(model.b), _numbers(model.c)
+    W = [[w / sigma for w in row] for row in _numbers(model.W)]
+    H, V = len(c), len(b)
+    means, variances, hidden = [], [], []
+    for values, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
+        u = [pixel_unary(values[j], weights[j], b[j], sigma) for j in range(V)]
+        certain = [weights[j] == 1 for j in range(V)]
+        m_hv = [[0.0] * V for _ in range(H)]
+        # Nothing ever reaches a certain pixel; all other messages from hidden units start at (0, −½).
+        m1 = [[0.0] * H for _ in range(V)]
+        m2 = [[0.0 if certain[j] else -0.5] * H for j in range(V)]
+        for _ in range(n_layers):
+            cavity1 = [[u[j][0] + sum(m1[j][k] for k in range(H) if k != i) for i in range(H)] for j in range(V)]
+            cavity2 = [[u[j][1] + sum(m2[j][k] for k in range(H) if k != i) for i in range(H)] for j in range(V)]
+            cavity2 = [[min(theta2, -MIN_PRECISION / 2) for theta2 in row] for row in cavity2]
+            new_hv = [[0.0] * V for _ in range(H)]
+            for i in range(H):
+                for j in range(V):
+                    new = f_gaussian(W[i][j], cavity1[j][i], cavity2[j][i])
+                    new_hv[i][j] = damp(new, m_hv[i][j], damping)
+            heard = new_hv if schedule == "sequential" else m_hv
+            for i in range(H):
+                for j in range(V):
+                    if certain[j]:
+                        continue
+                    x = c[i] + sum(heard[i][k] for k in range(V) if k != j)
+                    new1, new2 = g_gaussian(W[i][j], x, cavity1[j][i], cavity2[j][i])
+                    m1[j][i] = damp(new1, m1[j][i], damping)
+                    m2[j][i] = damp(new2, m2[j][i], damping)
+            m_hv = new_hv
+        belief1, belief2 = [theta1 for theta1, _ in u], [theta2 for _, theta2 in u]
+        if n_layers > 0:  # 0 layers are the unaries alone, without the initial messages
+            belief1 = [belief1[j] + sum(m1[j]) for j in range(V)]
+            belief2 = [belief2[j] + sum(m2[j]) for j in range(V)]
+        belief2 = [min(theta2, -MIN_PRECISION / 2) for theta2 in belief2]
+        means.append([-belief1[j] / (2 * belief2[j]) for j in range(V)])
+        variances.append([-1 / (2 * belief2[j]) for j in range(V)])
+        hidden.append([c[i] + sum(m_hv[i]) for i in range(H)])
+    return _tensor(means), _tensor(variances), _tensor(hidden)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Categorical variables: any pairwise graph, and the grid
+
+
+def log_or_zero(p: float) -> float:
+    return math.log(p) if p > 0 else -math.inf
+
+
+def soft_max(terms: Row, T: float) -> float:
+    """T log Σ e^{x/T}; the largest term when T = 0."""
+    top = max(terms)
+    return top if T == 0 else top + T * math.log(sum(math.exp((x - top) / T) for x in terms))
+
+
+def normalise(message: Row) -> Row:
+    """A log-message is defined up to a constant: let its largest entry be 0."""
+    return [x - max(message) for x in message]
+
+
+def log_softmax(belief: Row) -> Row:
+    return [x - soft_max(belief, 1.0) for x in belief]
+
+
+def shown(log_evidence: Row) -> Row:
+    """A state that is ruled out counts −1000 where a belief is shown."""
+    return [max(x, -SHOWN) for x in log_evidence]
+
+
+def category_unary(value: Any, w: float, S: int) -> Row:
+    """log φ(s) with φ(s) = w·1[s = v] + (1 − w)/S, or w·L(s)/ΣL + (1 − w)/S when `value` is a list of likelihoods."""
+    if w == 0:
+        return [0.0] * S
+    if isinstance(value, list):
+        likelihood = [x / sum(value[:S]) for x in value[:S]]
+    else:
+        likelihood = [1.0 if s == value else 0.0 for s in range(S)]
+    return [log_or_zero(w * likelihood[s] + (1 - w) / S) for s in range(S)]
+
+
+def pairwise_mrf(model: Any, query: Any, n_layers: int, damping: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Log-beliefs of the visible variables [B, V, S] and of the hidden ones [B, n_hidden, S], padded with −∞.
+
+    m_ij(s_j) = T log Σ_{s_i} exp((θ_ij(s_i, s_j) + θ_i(s_i) + u_i(s_i) + Σ_{k≠j} m_ki(s_i)) / T).
+    """
+    n_states, edges, T = list(model.n_states), list(model.edges), float(model.T)
+    hidden_variables = sorted(model.hidden)
+    visible_variables = [i for i in range(len(n_states)) if i not in hidden_variables]
+    unary = [_numbers(table) for table in model.unary]
+    theta: dict[tuple[int, int], Table] = {}  # theta[i, j][s_i][s_j], both ways
+    neighbours: list[list[int]] = [[] for _ in n_states]
+    for (i, j), table in zip(edges, model.pairwise, strict=True):
+        forth = _numbers(table)
+        theta[i, j] = forth
+        theta[j, i] = [[forth[s][t] for s in range(n_states[i])] for t in range(n_states[j])]
+        neighbours[i].append(j)
+        neighbours[j].append(i)
+
+    visible, hidden = [], []
+    for values, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
+        u = [[0.0] * S for S in n_states]
+        for column, i in enumerate(visible_variables):
+            u[i] = category_unary(values[column], weights[column], n_states[i])
+        m = {(i, j): [0.0] * n_states[j] for i, j in theta}
+        for _ in range(n_layers):
+            new = {}
+            for i, j in theta:
+                message = []
+                for t in range(n_states[j]):
+                    terms = []
+                    for s in range(n_states[i]):
+                        cavity = sum(m[k, i][s] for k in neighbours[i] if k != j)
+                        terms.append(theta[i, j][s][t] + unary[i][s] + u[i][s] + cavity)
+                    message.append(soft_max(terms, T))
+                new[i, j] = [damp(x, old, damping) for x, old in zip(normalise(message), m[i, j], strict=True)]
+            m = new
+        beliefs = []
+        for i, S in enumerate(n_states):
+            evidence = shown(u[i])
+            belief = [unary[i][s] + evidence[s] + sum(m[k, i][s] for k in neighbours[i]) for s in range(S)]
+            beliefs.append(log_softmax(belief) + [-math.inf] * (max(n_states) - S))
+        visible.append([beliefs[i] for i in visible_variables])
+        hidden.append([beliefs[i] for i in hidden_variables])
+    shape = (len(hidden), len(hidden_variables), max(n_states))
+    return _tensor(visible), _tensor(hidden).reshape(shape)
+
+
+def pixel_label_unary(v: float, w: float, emission: Row, labels: list[int]) -> Row:
+    """log of w·p(v | label) + (1 − w)/2 for every state, where a fractional v mixes p(on) and p(off)."""
+    if w == 0:
+        return [0.0] * len(labels)
+    p_on = [emission[label] for label in labels]
+    return [log_or_zero(w * (v * p + (1 - v) * (1 - p)) + (1 - w) / 2) for p in p_on]
+
+
+def grid_mrf(
+    model: Any, query: Any, n_layers: int, damping: float = 0.0, local_evidence: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Log-beliefs of the labels [B, H, W, 3] and of all states [B, H, W, S]; 8 messages arrive at each pixel.
+
+    Without `local_evidence` the final belief of a pixel leaves its own evidence out; its messages never do.
+    """
+    tables = {name: _numbers(model.potentials[name]) for name in ("vertical", "horizontal", "diagonal", "antidiagonal")}
+    emission, T = _numbers(model.emission), float(model.T)
+    labels = [label for label, n in enumerate(model.clones) for _ in range(n)]
+    S = len(labels)
+
+    def potential(here: tuple[int, int], there: tuple[int, int], s: int, t: int) -> float:
+        """Log-potential of state s at `here` and state t at its neighbour `there`."""
+        step = (there[0] - here[0], there[1] - here[1])
+        if step == (1, 0):
+            return tables["vertical"][s][t]  # here is the upper pixel
+        if step == (-1, 0):
+            return tables["vertical"][t][s]
+        if step == (0, 1):
+            return tables["horizontal"][s][t]  # here is the left pixel
+        if step == (0, -1):
+            return tables["horizontal"][t][s]
+        if step == (1, 1):
+            return tables["diagonal"][s][t]  # here is the upper left pixel
+        if step == (-1, -1):
+            return tables["diagonal"][t][s]
+        if step == (-1, 1):
+            return tables["antidiagonal"][s][t]  # here is the lower left pixel
+        return tables["antidiagonal"][t][s]
+
+    label_beliefs, state_beliefs = [], []
+    for image, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
+        height, width = len(image), len(image[0])
+        pixels = [(r, c) for r in range(height) for c in range(width)]
+        u = {(r, c): pixel_label_unary(image[r][c], weights[r][c], emission, labels) for r, c in pixels}
+        around = {
+            (r, c): [
+                (r + dr, c + dc)
+                for dr in (-1, 0, 1)
+                for dc in (-1, 0, 1)
+                if (dr, dc) != (0, 0) and 0 <= r + dr < height and 0 <= c + dc < width
+            ]
+            for r, c in pixels
+        }
+        m = {(here, there): [0.0] * S for here in pixels for there in around[here]}
+        for _ in range(n_layers):
+            new = {}
+            for here, there in m:
+                others = [k for k in around[here] if k != there]
+                cavity = [u[here][s] + sum(m[k, here][s] for k in others) for s in range(S)]
+                message = [
+                    soft_max([potential(here, there, s, t) + cavity[s] for s in range(S)], T) for t in range(S)
+                ]
+                old = m[here, there]
+                new[here, there] = [damp(x, y, damping) for x, y in zip(normalise(message), old, strict=True)]
+            m = new
+        states = {}
+        for here in pixels:
+            evidence = shown(u[here]) if local_evidence else [0.0] * S
+            states[here] = log_softmax([evidence[s] + sum(m[k, here][s] for k in around[here]) for s in range(S)])
+        state_beliefs.append([[states[r, c] for c in range(width)] for r in range(height)])
+        label_beliefs.append(
+            [
+                [
+                    [soft_max([states[r, c][s] for s in range(S) if labels[s] == label], 1.0) for label in range(3)]
+                    for c in range(width)
+                ]
+                for r in range(height)
+            ]
+        )
+    return _tensor(label_beliefs), _tensor(state_beliefs)
