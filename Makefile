@@ -39,6 +39,7 @@ endif
 $(STAMP): pyproject.toml constraints.txt
 	@rm -f $(STAMP) $(VENV)/.no-chromium
 	@if ! $(RUN) -m pip --version >/dev/null 2>&1 || ! $(RUN) -c '$(NEW_ENOUGH)' 2>/dev/null; then \
+	    found=; \
 	    for python in $(PYTHON); do \
 	        if command -v "$$python" >/dev/null 2>&1 && "$$python" -c '$(NEW_ENOUGH)' 2>/dev/null; then found="$$python"; break; fi; \
 	    done; \
