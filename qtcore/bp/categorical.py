@@ -23,7 +23,7 @@ def messages(cavity: Tensor, potential: Tensor, sums: bool = True) -> Tensor:
 
     `cavity` may hold −∞ (a state that is ruled out), but no row may consist of it alone.
     """
-    if sums and _range(potential) <= MATRIX_PRODUCT_RANGE:
+    if sums and extent(potential) <= MATRIX_PRODUCT_RANGE:
         top = cavity.detach().amax(-1, keepdim=True)
         shift = potential.detach().amax((-2, -1), keepdim=True)
         product = torch.matmul((cavity - top).exp(), (potential - shift).exp())
@@ -32,7 +32,8 @@ def messages(cavity: Tensor, potential: Tensor, sums: bool = True) -> Tensor:
     return scores.logsumexp(-2) if sums else scores.amax(-2)
 
 
-def _range(potential: Tensor) -> float:
+def extent(potential: Tensor) -> float:
+    """Largest minus smallest entry of a log-potential."""
     if potential.numel() == 0 or not has_values(potential):
         return 0.0
     low, high = potential.detach().aminmax()

@@ -15,6 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from qtcore.bp import native
+from qtcore.bp.compact import compact
+
 EPSILON = 1e-3
 """Variance with which a certain reading is taken (ε in the supplement)."""
 
@@ -51,7 +54,7 @@ def evidence(values: Tensor, weight: Tensor, b: Tensor, sigma: Tensor) -> Eviden
 
 def initial(W: Tensor, given: Evidence) -> Messages:
     """Logits start at 0; messages to the visible variables at (θ1, θ2) = (0, −½), but a certain pixel receives nothing."""
-    zeros = W.new_zeros(len(given.linear), *W.shape)
+    zeros = W.new_zeros(len(given.linear), *W.shape[-2:])
     return Messages(zeros, zeros, (~given.certain).to(W.dtype)[:, None, :].expand_as(zeros))
 
 
@@ -103,6 +106,31 @@ def moments(linear: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation from natural parameters."""
     precision = floor(precision)[0]
     return linear / precision, precision.rsqrt()
+
+
+def visible_beliefs(W: Tensor, c: Tensor, given: Evidence, n_layers: int, compiled: bool = False) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the visibles [B, V] after N ≥ 1 layers, sequential and without damping.
+
+    Certain pixels need no messages at all: what they say to a hidden unit, Σ v·w + ½ε·w², is one matrix product.
+    `compiled` uses machine code where it can.
+    """
+    places = compact(~given.certain)
+    values = torch.where(given.certain, given.linear * EPSILON, 0)
+    hidden_bias = c + values @ W.T + EPSILON / 2 * (given.certain.to(W.dtype) @ (W**2).T)
+    linear, precision = places.gather(given.linear), places.gather(given.precision)
+    if linear.shape[1] == 0:
+        return moments(given.linear, given.precision)
+    if compiled and native.can(W):
+        rows = native.pad(W.T), native.pad(hidden_bias), linear.contiguous(), precision.contiguous()
+        totals = native.GaussianLayers.apply(*rows, places.index, places.count, W.shape[0], n_layers, MIN_PRECISION)[:2]
+    else:
+        part = Evidence(linear, precision, torch.zeros_like(linear, dtype=torch.bool))
+        weights = places.columns(W)
+        messages = initial(weights, part)
+        for _ in range(n_layers):
+            messages, _ = layer(messages, weights, hidden_bias, part)
+        totals = _totals(messages, part)
+    return moments(places.put(given.linear, totals[0]), places.put(given.precision, totals[1]))
 
 
 def unary_beliefs(c: Tensor, given: Evidence) -> tuple[Tensor, Tensor, Tensor]:

@@ -71,8 +71,14 @@ class Model(nn.Module):
             raise InputError(f"damping must lie in [0, 1), not {damping!r}; 0 means none.")
         self.n_layers = n_layers
         self.damping = float(damping)
+        self.compiled = False
         self.statistics = {}
         self.notes = {}
+
+    def compile_layers(self) -> "Model":
+        """Run the layers as machine code from now on, where a compiler makes it possible; otherwise nothing changes."""
+        self.compiled = True
+        return self
 
     # ------------------------------------------------------------------ to be filled in by each model
 

@@ -72,10 +72,13 @@ class GaussianRBM(Model):
         count = self._layer_count(n_layers)
         if count == 0:
             return Normal(*gaussian.unary_beliefs(c, given)[:2], validate_args=False)
-        messages = gaussian.initial(W, given)
-        for _ in range(count):
-            messages, _floored = gaussian.layer(messages, W, c, given, self.damping, self.schedule == "sequential")
-        mean, deviation = gaussian.beliefs(messages, c, given)[:2]
+        if self.schedule == "sequential" and not self.damping:
+            mean, deviation = gaussian.visible_beliefs(W, c, given, count, self.compiled)
+        else:
+            messages = gaussian.initial(W, given)
+            for _ in range(count):
+                messages, _floored = gaussian.layer(messages, W, c, given, self.damping, self.schedule == "sequential")
+            mean, deviation = gaussian.beliefs(messages, c, given)[:2]
         self._finite("the mean of a pixel", count, mean, deviation)
         return Normal(mean, deviation, validate_args=False)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from qtcore.bp import categorical
+from qtcore.bp import categorical, native
 from qtcore.errors import InputError
 from qtcore.models.base import Layer, TemperedModel
 from qtcore.models.rbm import positive
@@ -141,10 +141,26 @@ class GridMRF(TemperedModel):
         """Marginals over the labels CONTOUR = 0, OUT = 1, IN = 2, Categorical [B, height, width]."""
         self._check(query)
         T, sums, potential, given = self._prepare(query)
+        count = self._layer_count(n_layers)
+        if count and self._can_compile(T, sums, potential):
+            return self._compiled(potential, self._log_evidence(query), count)
         message = self._initial(given)
-        for _ in range(self._layer_count(n_layers)):
+        for _ in range(count):
             message = self._layer(message, potential, given, sums)
         return self._marginals(T, message, given)[0]
+
+    def _can_compile(self, T: Tensor, sums: bool, potential: Tensor) -> bool:
+        """Machine code runs in linear space, at T = 1 and without damping, while no message can vanish there."""
+        if not (self.compiled and sums and not self.damping and not T.requires_grad and native.can(potential)):
+            return False
+        return float(T) == 1 and categorical.extent(potential) <= categorical.MATRIX_PRODUCT_RANGE
+
+    def _compiled(self, potential: Tensor, given: Tensor, count: int) -> Categorical:
+        """The marginals by machine code, in linear space with the largest factors at 1."""
+        table = (potential - potential.detach().amax((1, 2), keepdim=True)).exp()
+        evidence = (given - given.detach().amax(-1, keepdim=True)).exp()
+        own = evidence if self.local_evidence else torch.ones_like(evidence)
+        return Categorical(logits=native.GridLayers.apply(table, evidence, own, self.clones, count), validate_args=False)
 
     def _initial(self, given: Tensor) -> Tensor:
         return torch.zeros(len(DIRECTIONS), *given.shape, dtype=given.dtype, device=given.device)

@@ -50,11 +50,14 @@ class BinaryModel(TemperedModel):
         self._check(query)
         T, sums, parameters, given = self._prepare(query)
         count = self._layer_count(n_layers)
-        messages = binary.initial(len(query), parameters[0])
-        for _ in range(count):
-            messages = binary.layer(messages, *parameters, given, self.damping, sums)
-        visible, hidden = binary.beliefs(messages, *parameters[1:], given)
-        return self._marginals(T, visible, hidden, given)[0]
+        if sums and not self.damping:
+            visible = binary.visible_beliefs(*parameters, given, count, self.compiled)
+        else:
+            messages = binary.initial(len(query), parameters[0])
+            for _ in range(count):
+                messages = binary.layer(messages, *parameters, given, self.damping, sums)
+            visible, _ = binary.beliefs(messages, *parameters[1:], given)
+        return Bernoulli(logits=binary.show(T * visible, given)[:, : query.shape[1]], validate_args=False)
 
     def layers(self, query: Query, n: int | None = None) -> Iterator[Layer]:
         self._check(query)
