@@ -221,7 +221,7 @@ void grbm_backward(const grbm_task *task, long first, long last, real *d_linear,
    matrix product for a row of pixels at a time. Message d at a pixel is what arrives from its neighbour in direction d;
    the message that goes the other way along that edge is d ^ 1. Messages are scaled to an average of 1 (`scale` keeps
    by how much), and products of eight of them that would vanish in this data type are redone in double.
-   Gradients are those of log-messages: a constant factor has none, so the scaling never appears in them. */
+   Gradients are those of log-messages. */
 
 static const int DOWN[8] = {-1, 1, 0, 0, -1, 1, 1, -1}, RIGHT[8] = {0, 0, -1, 1, -1, 1, -1, 1};
 
@@ -473,7 +473,10 @@ void grid_backward(const grid_task *t, long first, long last, const real *d_labe
                         const long to = d * pixels + to_y * W + to_x;
                         const real *gradient = g + to * S, *message = new + to * S, factor = scale[to];
                         real *out = r + x * S;
-                        SIMD for (long s = 0; s < t->states; s++) out[s] = gradient[s] * factor / message[s];
+                        real constant = 0; /* what the scaling takes away: 0 but for rounding, which would grow 7-fold per layer */
+                        SIMD for (long s = 0; s < t->states; s++) constant += gradient[s];
+                        constant /= (real)t->states;
+                        SIMD for (long s = 0; s < t->states; s++) out[s] = factor * (gradient[s] / message[s] - constant);
                         for (long s = t->states; s < S; s++) out[s] = 0;
                     }
                     multiply(W, t->states, r, S, 1, t->transposed + d * t->states * S, dc, S, 0);
