@@ -292,7 +292,9 @@ static void spread(const grid_task *t, const real *labels, real *u) {
     for (; s < t->padded; s++) u[s] = 0;
 }
 
-#define SMALL ((real)1e-25) /* below this a product of messages may have lost states that count */
+/* Below this a product of messages may have lost states that count: in float32 what is lost beside it is under 1e-38/1e-6,
+   which a potential of range e^60 ≈ 1e26 cannot bring back. */
+#define SMALL ((real)1e-6)
 
 /* What one pixel sends in each of the 8 directions: evidence times all that arrived, but for what came from there.
    m[k] are the arriving messages, cavity[k] leaves out m[k]. */
