@@ -19,6 +19,10 @@ HARD_LOGIT = 1000.0
 what leaves such a variable is exactly ±w, however large the weights are."""
 
 
+LARGEST_COMPILED_WEIGHT = 20.0
+"""Machine code multiplies up to three odds e^w (in its gradients), and e^60 is what float32 holds with room to spare."""
+
+
 class Evidence(NamedTuple):
     """Unary terms of the visible variables: `soft` logits [B, V], and `hard` ∈ {−1, 0, +1} [B, V] where a value is certain."""
 
@@ -126,7 +130,7 @@ def visible_beliefs(W: Tensor, c_v: Tensor, c_h: Tensor, given: Evidence, n_laye
     bias, hidden_bias = places.gather(alone), c_h + given.hard @ W.T
     if n_layers == 0 or bias.shape[1] == 0:
         return alone
-    if compiled and native.can(W) and float(W.detach().abs().max()) <= native.LARGEST_LOG / 2:
+    if compiled and native.can(W) and float(W.detach().abs().max()) <= LARGEST_COMPILED_WEIGHT:
         rows = native.pad(W.T), bias.contiguous(), native.pad(hidden_bias), native.pad(c_h)
         belief = native.BinaryLayers.apply(*rows, places.index, places.count, n_layers)
         return places.put(alone, belief)

@@ -62,6 +62,12 @@ def change(new: Tensor, old: Tensor, valid: Tensor | None = None) -> Tensor:
     return high - difference.masked_fill(~valid, torch.inf).amin(-1)
 
 
+def scale(log: Tensor, factor: Tensor) -> Tensor:
+    """factor·log, where −∞ stays −∞ and has no part in the gradient of the factor (0·∞ would make it NaN)."""
+    ruled_out = log.isneginf()
+    return (log.masked_fill(ruled_out, 0) * factor).masked_fill(ruled_out, -torch.inf)
+
+
 def log_evidence(likelihood: Tensor, weight: Tensor, n_states: Tensor) -> Tensor:
     """u = log(w·likelihood + (1−w)/S) [..., S], and exactly 0 where w = 0 (a constant says nothing)."""
     weight = weight[..., None]

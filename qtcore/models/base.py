@@ -53,6 +53,7 @@ class Model(nn.Module):
     """
 
     registry: ClassVar[dict[str, type["Model"]]] = {}
+    takes_likelihoods: ClassVar[bool] = False  # values with one axis more than the mask: p(reading | state)
     n_layers: int
     damping: float
     statistics: dict[str, Tensor]
@@ -65,9 +66,8 @@ class Model(nn.Module):
 
     def __init__(self, n_layers: int, damping: float = 0.0) -> None:
         super().__init__()
-        if not isinstance(n_layers, int) or n_layers < 0:
-            raise InputError(f"n_layers must be a whole number ≥ 0, not {n_layers!r}.")
-        if not 0 <= damping < 1:
+        _check_layer_count(n_layers)
+        if not isinstance(damping, int | float) or not 0 <= damping < 1:
             raise InputError(f"damping must lie in [0, 1), not {damping!r}; 0 means none.")
         self.n_layers = n_layers
         self.damping = float(damping)
@@ -126,6 +126,9 @@ class Model(nn.Module):
         if len(found) != len(expected) or any(e is not None and e != f for e, f in zip(expected, found, strict=True)):
             wanted = ", ".join("any" if size is None else str(size) for size in expected)
             raise InputError(f"{type(self).__name__} expects queries of shape [batch, {wanted}], not {list(query.shape)}.")
+        if query.values.dim() > query.observed.dim() and not self.takes_likelihoods:
+            given = list(query.values.shape)
+            raise InputError(f"{type(self).__name__} expects values {list(query.shape)}, not likelihoods {given}.")
         if query.device != self.device:
             raise InputError(f"the query is on {query.device} but the model is on {self.device}; use query.to(model.device).")
         if has_values(query.values, query.observed):
@@ -134,8 +137,7 @@ class Model(nn.Module):
     def _layer_count(self, n: int | None) -> int:
         if n is None:
             return self.n_layers
-        if n < 0:
-            raise InputError(f"the number of layers must be ≥ 0, not {n}.")
+        _check_layer_count(n)
         return n
 
     def _range_error(self, name: str, bad: Tensor, values: Tensor, expected: str) -> None:
@@ -152,7 +154,7 @@ class Model(nn.Module):
         if has_values(query.truth):
             self._check_truth(query)
         marginals = self(query, n_layers)
-        truth = torch.where(target, query.truth, 0)  # what is not scored may be NaN
+        truth = torch.where(target, query.truth, 0).to(self.dtype)  # what is not scored may be NaN
         return torch.where(target, -marginals.log_prob(truth), 0), target
 
     def loss(self, query: Query, n_layers: int | None = None) -> Tensor:
@@ -187,7 +189,15 @@ class Model(nn.Module):
             "config": json.dumps(self.config()),
             "notes": json.dumps(self.notes),
         }
-        write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
+        try:
+            write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
+        except SafetensorError as error:
+            raise ModelFileError(f"{path} could not be written ({error}).") from error
+
+
+def _check_layer_count(n: int) -> None:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise InputError(f"n_layers must be a whole number ≥ 0, not {n!r}.")
 
 
 class TemperedModel(Model):
@@ -197,7 +207,7 @@ class TemperedModel(Model):
 
     def __init__(self, n_layers: int, damping: float, temperature: float, learn_temperature: bool, **factory: Any) -> None:
         super().__init__(n_layers, damping)
-        if not 0 <= temperature < float("inf"):
+        if not isinstance(temperature, int | float) or not 0 <= temperature < float("inf"):
             raise InputError(f"the temperature must be ≥ 0, not {temperature!r}; 1 is sum-product, 0 is max-product.")
         if learn_temperature and temperature == 0:
             raise InputError("a learned temperature must start above 0.")
@@ -209,13 +219,16 @@ class TemperedModel(Model):
     def _temperature(self) -> tuple[Tensor, bool]:
         """The unit in which to run at T = 1, and whether to sum (T > 0) or to maximise (T = 0, in the unit 1)."""
         T: Tensor = self.T
-        if T.requires_grad:
-            return T.clamp_min(MIN_LEARNED_TEMPERATURE), True
         if not has_values(T):
             return T, True
-        if not 0 <= float(T) < float("inf"):
-            raise InputError(f"the temperature must be ≥ 0, but T is {float(T):g}.")
-        if float(T) == 0:
+        number = float(T.detach())
+        if T.requires_grad and number < MIN_LEARNED_TEMPERATURE:  # an optimiser's wild step: take it back
+            with torch.no_grad():  # in place, so that T keeps a gradient, unlike behind a clamp
+                T.fill_(MIN_LEARNED_TEMPERATURE)
+            return T, True
+        if not 0 <= number < float("inf"):
+            raise InputError(f"the temperature must be ≥ 0, but T is {number:g}.")
+        if number == 0:
             return torch.ones_like(T), False
         return T, True
 
@@ -249,9 +262,11 @@ def load(name_or_path: "str | os.PathLike[str]", device: "torch.device | str" = 
             )
     try:
         return _read(path, device)
+    except ModelFileError:
+        raise
     except FileNotFoundError as error:
         raise ModelFileError(f"{path} does not exist.") from error
-    except (SafetensorError, IsADirectoryError) as error:
+    except (SafetensorError, OSError) as error:  # a folder, a file that may not be read, half a file
         raise ModelFileError(f"{path} is not a whole safetensors file ({error}).") from error
 
 
@@ -273,7 +288,7 @@ def _read(path: Path, device: "torch.device | str") -> Model:
             notes = json.loads(metadata.get("notes", "{}"))
             with torch.device("meta"):  # shapes only: a file cannot make us allocate more than it holds
                 expected = {name: tuple(tensor.shape) for name, tensor in kind(**config).state_dict().items()}
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:  # the last: torch, on sizes that overflow
             raise ModelFileError(f"{path} has a configuration that {kind.__name__} does not understand ({error}).") from error
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     statistics = {name.removeprefix(STATISTICS): tensors.pop(name) for name in list(tensors) if name.startswith(STATISTICS)}

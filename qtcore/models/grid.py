@@ -64,7 +64,10 @@ class GridMRF(TemperedModel):
         positive("height", height)
         positive("width", width)
         self.height, self.width = height, width
-        self.clones = tuple(int(count) for count in clones)
+        try:
+            self.clones = tuple(int(count) for count in clones)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"clones must be three whole numbers, not {clones!r}.") from error
         if len(self.clones) != len(LABELS) or min(self.clones) < 1:
             raise InputError(f"clones must give at least one state to each of {', '.join(LABELS)}, not {list(self.clones)}.")
         self.local_evidence = local_evidence

@@ -33,6 +33,7 @@ class PairwiseMRF(TemperedModel):
         torch.Size([1, 3, 3])
     """
 
+    takes_likelihoods = True
     valid: Tensor
     source: Tensor
     sink: Tensor
@@ -53,9 +54,12 @@ class PairwiseMRF(TemperedModel):
     ) -> None:
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
-        self.n_states = tuple(int(size) for size in n_states)
-        self.edges = tuple((int(i), int(j)) for i, j in edges)
-        self.hidden = tuple(sorted(int(i) for i in hidden))
+        try:
+            self.n_states = tuple(int(size) for size in n_states)
+            self.edges = tuple((int(i), int(j)) for i, j in edges)
+            self.hidden = tuple(sorted(int(i) for i in hidden))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a graph is n_states [n], edges (i, j) and hidden [k], all whole numbers ({error}).") from error
         self._check_graph()
         sizes = self.n_states
         self.unary = nn.ParameterList(nn.Parameter(torch.zeros(size, **factory)) for size in sizes)
@@ -131,7 +135,7 @@ class PairwiseMRF(TemperedModel):
         log = categorical.log_evidence(self._likelihood(query), seen, self._sizes[self.visible].to(self.dtype))
         given = zeros(count, len(query), states).index_copy(0, self.visible, log.transpose(0, 1))
         given = given.masked_fill(~self.valid[:, None], -torch.inf)
-        return T, sums, potential / T, bias / T, given / T
+        return T, sums, potential / T, bias / T, categorical.scale(given, 1 / T)
 
     def _likelihood(self, query: Query) -> Tensor:
         """Likelihoods [B, V, S] that add up to 1 over the states; a constant where nothing is observed."""
@@ -140,7 +144,8 @@ class PairwiseMRF(TemperedModel):
             value = torch.where(query.observed > 0, query.values, 0).long()
             return (value[..., None] == torch.arange(states, device=value.device)).to(self.dtype)
         valid = self.valid[self.visible]
-        likelihood = torch.where(query.observed[..., None] > 0, query.values.to(self.dtype), 1).masked_fill(~valid, 0)
+        likelihood = torch.where(query.observed[..., None] > 0, query.values, 1).masked_fill(~valid, 0)
+        likelihood = (likelihood / likelihood.amax(-1, keepdim=True)).to(self.dtype)  # first, or it may not fit the dtype
         return likelihood / likelihood.sum(-1, keepdim=True)
 
     def _layer(self, message: Tensor, potential: Tensor, bias: Tensor, given: Tensor, sums: bool) -> Tensor:
@@ -162,7 +167,7 @@ class PairwiseMRF(TemperedModel):
 
     def _marginals(self, T: Tensor, message: Tensor, bias: Tensor, given: Tensor) -> tuple[Categorical, Categorical]:
         """Visible and hidden marginals; a state that is ruled out shows its −1000, padding is −∞."""
-        shown = (T * given).clamp_min(categorical.HARD_LOG).masked_fill(~self.valid[:, None], -torch.inf)
+        shown = categorical.scale(given, T).clamp_min(categorical.HARD_LOG).masked_fill(~self.valid[:, None], -torch.inf)
         logits = (T * self._beliefs(message, bias, torch.zeros_like(given)) + shown).transpose(0, 1)
         visible, hidden = logits[:, self.visible], logits[:, self.unseen]
         return Categorical(logits=visible, validate_args=False), Categorical(logits=hidden, validate_args=False)

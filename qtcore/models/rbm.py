@@ -123,6 +123,8 @@ class RBM(BinaryModel):
     def from_textbook(cls, W: Tensor, b_v: Tensor, b_h: Tensor, **options: Any) -> "RBM":
         """The RBM with the textbook's potential hᵀWv + b_vᵀv + b_hᵀh, at T = 1."""
         W, b_v, b_h = (torch.as_tensor(tensor).detach() for tensor in (W, b_v, b_h))
+        if not W.is_floating_point():
+            W = W.to(torch.get_default_dtype())
         if W.dim() != 2 or b_v.shape != W.shape[1:] or b_h.shape != W.shape[:1]:
             raise InputError(f"expected W [H, V], b_v [V], b_h [H], not {list(W.shape)}, {list(b_v.shape)}, {list(b_h.shape)}.")
         options = {"device": W.device, "dtype": W.dtype, **options}
@@ -141,5 +143,5 @@ class RBM(BinaryModel):
 
 def positive(name: str, size: int) -> None:
     """Refuse a size that is not a whole number above 0."""
-    if not isinstance(size, int) or size < 1:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise InputError(f"{name} must be a whole number ≥ 1, not {size!r}.")
