@@ -280,3 +280,20 @@ def mixture(*parts: Mask, weights: Sequence[float] | None = None) -> Mask:
     if not parts or len(shares) != len(parts) or min(shares) < 0 or sum(shares) <= 0:
         raise InputError(f"a mixture needs one weight ≥ 0 for each of its parts, but {len(parts)} parts have {shares}.")
     return _Mixture(parts, shares)
+
+
+def parse(text: str, image_shape: tuple[int, int] | None = None) -> Mask:
+    """A distribution from its name on a command line: uniform[:p], patches[:size[xcount]], one-target, everything."""
+    name, _, rest = text.partition(":")
+    try:
+        if name == "uniform":
+            return uniform(float(rest or 0.5))
+        if name == "patches":
+            size, _, count = (rest or "5").partition("x")
+            return patches(int(size), int(count or 1), image_shape)
+        if name in ("one-target", "everything") and not rest:
+            return one_target() if name == "one-target" else fixed()
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+    raise InputError(f"queries cannot be {text!r}; give uniform[:p], patches[:size[xcount]], one-target or everything.")

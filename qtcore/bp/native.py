@@ -114,6 +114,9 @@ def structure(name: str, dtype: torch.dtype, longs: Sequence[str], reals: Sequen
     return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
+_KEPT = ("beliefs", "totals")  # of each layer, for the backward pass
+
+
 @functools.cache
 def _grbm_task(dtype: torch.dtype) -> type:
     return structure(
@@ -121,21 +124,7 @@ def _grbm_task(dtype: torch.dtype) -> type:
         dtype,
         ("hidden", "units", "pixels", "layers"),
         ("min_precision",),
-        tuple(
-            [
-                "count",
-                "index",
-                "W",
-                "hidden_bias",
-                "linear",
-                "precision",
-                "total_linear",
-                "total_precision",
-                "beliefs",
-                "totals",
-                "floored",
-            ]
-        ),
+        ("count", "index", "W", "hidden_bias", "linear", "precision", "total_linear", "total_precision", *_KEPT, "floored"),
     )
 
 

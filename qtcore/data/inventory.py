@@ -14,7 +14,7 @@ from qtcore.data.dataset import Dataset, Source
 from qtcore.data.reading import fingerprint
 from qtcore.errors import DataError
 
-DRAWS = 40  # of queries for the Frey baseline: a single draw of patches is noisy (deviation 0.03)
+DRAWS = 24  # of queries for the Frey baseline: a single draw of patches is noisy (deviation 0.03)
 FREY_UNIFORM = (1.903, 0.006)  # bits, and how far off they may be
 FREY_PATCHES = (1.93, 0.02)
 BORDER_GUESS = (16.4, 0.1)  # per cent

@@ -31,7 +31,11 @@ def read_npz(source: bytes | os.PathLike[str], name: object, keys: tuple[str, ..
                 if missing:
                     found = ", ".join(sorted(file.files)) or "nothing"
                     raise DataError(f"{name} has no array named {' or '.join(missing)}; it holds {found}.")
-                return {key: file[key] for key in keys}
+                arrays = {key: file[key] for key in keys}
+                # numpy hands out a member that is no array as its bytes
+                if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+                    raise DataError(f"{name} holds something else than arrays.")
+                return arrays
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise DataError(f"{name} cannot be read as an npz archive of plain arrays ({_line(error)}).") from error
 

@@ -1,0 +1,1 @@
+"""Learning: query training, and the baselines that the paper compares with."""

@@ -94,6 +94,10 @@ class Model(nn.Module):
         """Layer 0 (the unaries alone) to layer n, one at a time."""
         raise NotImplementedError
 
+    def kept_bytes(self, shape: tuple[int, ...], n_layers: int) -> int:
+        """About how many bytes one sample of this shape keeps for the backward pass through so many layers."""
+        raise NotImplementedError
+
     def _sample_shape(self) -> tuple[int | None, ...]:
         """The shape of one sample; None where any size will do."""
         raise NotImplementedError

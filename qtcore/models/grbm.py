@@ -54,6 +54,10 @@ class GaussianRBM(Model):
     def _sample_shape(self) -> tuple[int | None, ...]:
         return (self.W.shape[1],)
 
+    def kept_bytes(self, shape: tuple[int, ...], n_layers: int) -> int:
+        kept = self.W.shape[0] + 2 * self.W.shape[1] if self.compiled else 16 * self.W.numel()
+        return n_layers * kept * self.dtype.itemsize
+
     def _check_truth(self, query: Query) -> None:
         truth = query.truth
         self._range_error("truth", query.target & ~truth.isfinite(), truth, "finite where it is scored")

@@ -104,6 +104,10 @@ class GridMRF(TemperedModel):
     def _target(self, query: Query) -> Tensor:
         return query.target if query.explicit_target else torch.ones_like(query.target)
 
+    def kept_bytes(self, shape: tuple[int, ...], n_layers: int) -> int:
+        messages = len(DIRECTIONS) * shape[0] * shape[1] * sum(self.clones) * self.dtype.itemsize
+        return (n_layers + 1) * messages * (1 if self.compiled else 8)
+
     def _log_evidence(self, query: Query) -> Tensor:
         """log of w·p(v | label) + (1−w)/2 for every label [B, height, width, 3]; exactly 0 where nothing is observed."""
         weight = query.observed.to(self.dtype)[..., None]

@@ -121,6 +121,9 @@ class PairwiseMRF(TemperedModel):
         bad = where & ~((values >= 0).all(-1) & (possible.sum(-1) > 0))
         self._range_error(name, bad, values.sum(-1), "likelihoods ≥ 0 that are not all 0")
 
+    def kept_bytes(self, shape: tuple[int, ...], n_layers: int) -> int:
+        return n_layers * max(1, len(self.source)) * self.valid.shape[1] * self.dtype.itemsize * 8
+
     def _prepare(self, query: Query) -> tuple[Tensor, bool, Tensor, Tensor, Tensor]:
         """The unit T, sum or max, potentials [2E, S, S], biases [n, S], log-evidence [n, B, S]; all in that unit."""
         T, sums = self._temperature()

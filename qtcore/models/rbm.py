@@ -35,6 +35,9 @@ class BinaryModel(TemperedModel):
         outside = where & ~((values >= 0) & (values <= 1))
         self._range_error(name, outside, values, "0, 1, or in between")
 
+    def kept_bytes(self, shape: tuple[int, ...], n_layers: int) -> int:
+        return n_layers * self._weights()[0].numel() * self.dtype.itemsize * (1 if self.compiled else 4)
+
     def _prepare(self, query: Query) -> tuple[Tensor, bool, tuple[Tensor, Tensor, Tensor], binary.Evidence]:
         """The unit T, sum or max, and the parameters and the evidence in that unit."""
         T, sums = self._temperature()

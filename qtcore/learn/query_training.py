@@ -1,0 +1,342 @@
+"""Query training: stochastic gradient descent on the cross-entropy of the marginals, over data and over queries.
+
+L(θ, T) = E_{v,q}[CE_q(v, v̂)] (main text, "Training the Inference Network"). One loop serves the command line, notebooks
+and the app. Every random number of step k is drawn from a generator seeded by (seed, k), so that a run that goes on from
+a saved state does exactly what it would have done, and all processes of a distributed run agree without talking.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from qtcore.errors import InputError, NotFiniteError
+from qtcore.learn.coordinates import Coordinates
+from qtcore.learn.run import Run
+from qtcore.learn.settings import Settings
+from qtcore.metrics import BITS, score
+from qtcore.models.base import Model
+from qtcore.models.grid import GridMRF
+from qtcore.query import Mask, Query, fixed, has_values, uniform
+
+KEPT_BYTES = 2**31
+"""A minibatch is split so that what a chunk keeps for its backward pass stays below this."""
+
+Data = Tensor | tuple[Tensor, Tensor]
+"""Values, or values and truth (the labels of a GridMRF)."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after every step."""
+
+    step: int
+    steps: int
+    loss: float
+    """Nats per target on this minibatch."""
+    valid: float | None
+    """The last validation NCE in bits, if there was one."""
+    best: float | None
+    model: Model
+
+
+def generator(*key: int) -> torch.Generator:
+    """A generator for one purpose and one step: torch's own seeds only have 32 bits that count, so mix them well."""
+    return torch.Generator().manual_seed(int(np.random.SeedSequence(key).generate_state(1)[0]))
+
+
+INITIAL, ORDER, QUERIES, VALID = range(4)  # purposes of random numbers
+
+
+class _Loss(nn.Module):
+    """Summed cross-entropy of a chunk, as a module of its own so that DistributedDataParallel can wrap it."""
+
+    def __init__(self, model: Model, layers: int | None) -> None:
+        super().__init__()
+        self.model = model
+        self.layers = layers
+
+    def forward(self, query: Query) -> Tensor:
+        return self.model.nll(query, self.layers)[0].sum()
+
+
+def fit(
+    model: Model,
+    train: Data,
+    valid: Data | None = None,
+    queries: Mask | None = None,
+    settings: Settings | None = None,
+    folder: "str | Path | None" = None,
+    resume: bool = False,
+    callback: Callable[[Progress], "bool | None"] | None = None,
+    config: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Model:
+    """Query-train a model in place and return it, at its best validation NCE (or at the end when there is no `valid`).
+
+    Args:
+        train: values [n, …], or values and truth.
+        valid: the same for validation.
+        queries: a distribution of masks; by default each variable is a target with probability ½ (a GridMRF: everything is
+            observed and every pixel is scored).
+        settings: how to train; single ones can also be given by name, such as `steps=500` or `learning_rate=0.01`.
+        folder: where to keep the state, the log and the best model, so that the run can go on later with `resume`.
+        callback: called after every step; return True to stop.
+        config: whatever should stand in the folder's config.json.
+
+    Example:
+        >>> import torch, qtcore
+        >>> data = (torch.rand(200, 1) < 0.5).float().expand(200, 6).clone()
+        >>> model = qtcore.fit(qtcore.RBM(6, 2), data, steps=20, batch=50)
+    """
+    settings = replace(settings or Settings(steps=1000), **_exclusive(changes))
+    keeper = None
+    if folder is not None:
+        keeper = Run(Path(folder), resume, not dist.is_initialized() or dist.get_rank() == 0)
+        keeper.write_config(config or {"settings": asdict(settings)})
+    training = _Training(model, _pair(train), None if valid is None else _pair(valid), queries, settings, keeper)
+    if resume:
+        training.restore()
+    return training.run(callback)
+
+
+def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
+    """Either steps or epochs: naming one takes the other back."""
+    if "steps" in changes and "epochs" not in changes:
+        return changes | {"epochs": None}
+    if "epochs" in changes and "steps" not in changes:
+        return changes | {"steps": None}
+    return changes
+
+
+def _pair(data: Data) -> tuple[Tensor, Tensor | None]:
+    values, truth = data if isinstance(data, tuple) else (data, None)
+    if len(values) == 0:
+        raise InputError("there are no rows to train on.")
+    if truth is not None and len(truth) != len(values):
+        raise InputError(f"{len(values)} rows of values need as many of truth, not {len(truth)}.")
+    return values, truth
+
+
+class _Training:
+    """One run: the loop and all that it carries along."""
+
+    def __init__(
+        self,
+        model: Model,
+        train: tuple[Tensor, Tensor | None],
+        valid: tuple[Tensor, Tensor | None] | None,
+        queries: Mask | None,
+        settings: Settings,
+        keeper: Run | None,
+    ) -> None:
+        self.model, self.settings = model, settings
+        self.train, self.valid = train, valid
+        self.queries = queries or (fixed() if isinstance(model, GridMRF) else uniform())
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self.world = dist.get_world_size() if dist.is_initialized() else 1
+        self.coordinates = Coordinates(model)
+        tensors = self.coordinates.tensors
+        self.optimiser = torch.optim.Adam(tensors.values(), lr=settings.learning_rate)
+        self.average = {name: tensor.detach().clone() for name, tensor in tensors.items()} if settings.averaging else None
+        loss = _Loss(model, settings.train_layers)
+        self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss
+        self.steps = settings.total_steps(len(train[0]))
+        self.step = 0
+        self.seconds = 0.0
+        self.best: float | None = None
+        self.best_tensors: dict[str, Tensor] | None = None
+        self.last_valid: float | None = None
+        self.chunk = self._first_chunk()
+        self.keeper = keeper
+
+    # ------------------------------------------------------------------ the loop
+
+    def run(self, callback: Callable[[Progress], "bool | None"] | None) -> Model:
+        start = time.monotonic() - self.seconds
+        stopped = False
+        while self.step < self.steps and not stopped:
+            loss = self._one_step()
+            self.step += 1
+            self.seconds = time.monotonic() - start
+            self._log_step(loss)
+            if self.valid is not None and (self.step % self.settings.validate_every == 0 or self.step == self.steps):
+                self._validate()
+            if callback is not None:
+                stopped = self._agree(
+                    bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model)))
+                )
+            if self.keeper is not None and (self.step % self.settings.save_every == 0 or self.step == self.steps or stopped):
+                self._save()
+        if self.best_tensors is not None and not stopped:
+            self.coordinates.push(self.best_tensors)
+        else:
+            self.coordinates.push(self._kept())
+        return self.model
+
+    def _agree(self, stop: bool) -> bool:
+        """All processes stop together when one of them was asked to."""
+        if self.world == 1:
+            return stop
+        flag = torch.tensor(float(stop), device=self.model.device)
+        dist.all_reduce(flag)
+        return bool(flag > 0)
+
+    def _one_step(self) -> float:
+        settings = self.settings
+        for group in self.optimiser.param_groups:
+            group["lr"] = settings.rate(self.step, self.steps)
+        query = self._minibatch()
+        targets = int(self.model._target(query).sum())
+        if targets == 0:
+            raise InputError("a minibatch has no targets; the distribution of queries must ask for something.")
+        self.coordinates.push()
+        total = self._backward(query, targets)
+        if not math.isfinite(total):
+            self._explain(query, total)
+        self.coordinates.pull()
+        for name, tensor in self.coordinates.tensors.items():
+            if tensor.grad is not None and not bool(tensor.grad.isfinite().all()):
+                raise NotFiniteError(
+                    f"step {self.step + 1}: the gradient of {name} is not finite; try a smaller learning rate."
+                )
+        self.optimiser.step()
+        if self.average is not None:
+            decay = min(settings.averaging, (1 + self.step) / (10 + self.step))
+            for name, tensor in self.coordinates.tensors.items():
+                self.average[name].lerp_(tensor.detach(), 1 - decay)
+        return total
+
+    def _minibatch(self) -> Query:
+        """The whole minibatch of this step, the same in every process."""
+        values, truth = self.train
+        per_epoch = math.ceil(len(values) / self.settings.batch)
+        epoch, position = divmod(self.step, per_epoch)
+        order = torch.randperm(len(values), generator=generator(self.settings.seed, ORDER, epoch))
+        rows = order[position * self.settings.batch : (position + 1) * self.settings.batch]
+        labels = None if truth is None else truth[rows]
+        return self.queries(values[rows], generator(self.settings.seed, QUERIES, self.step), labels)
+
+    def _backward(self, query: Query, targets: int) -> float:
+        """Gradients of the mean loss over all targets of the minibatch, chunk by chunk; returns that mean in nats."""
+        mine = query[self.rank :: self.world] if self.world > 1 else query
+        idle = len(mine.observed) == 0 if self.world > 1 else False
+        while True:
+            try:
+                return self._accumulate(query[:1] if idle else mine, targets, 0.0 if idle else 1.0)
+            except torch.OutOfMemoryError:
+                if self.chunk == 1:
+                    raise
+                self.chunk = math.ceil(self.chunk / 2)
+
+    def _accumulate(self, query: Query, targets: int, weight: float) -> float:
+        self.model.zero_grad(set_to_none=True)
+        total = torch.zeros((), dtype=torch.float64)
+        starts = range(0, len(query), self.chunk)
+        for start in starts:
+            part = query[start : start + self.chunk].to(self.model.device)
+            last = start == starts[-1]
+            alone = nullcontext() if last or self.world == 1 else self.loss.no_sync()  # type: ignore[operator]
+            with alone:
+                if not bool(self.model._target(part).any()):
+                    continue
+                loss = self.loss(part) * (weight / targets)
+                (loss * self.world).backward()  # DistributedDataParallel averages over the processes
+            total += loss.detach().double().cpu()
+        if self.world > 1:
+            dist.all_reduce(total)
+        return float(total)
+
+    def _first_chunk(self) -> int:
+        values = self.train[0]
+        each = self.model.kept_bytes(tuple(values.shape[1:]), self.settings.train_layers or self.model.n_layers)
+        return max(1, min(self.settings.batch, KEPT_BYTES // max(1, each)))
+
+    def _explain(self, query: Query, total: float) -> None:
+        """The loss is not finite: find the layer and the tensor where it began."""
+        for name, parameter in self.model.named_parameters():
+            if not bool(parameter.isfinite().all()):
+                raise NotFiniteError(f"step {self.step + 1}: the parameter {name} is not finite; try a smaller learning rate.")
+        with torch.no_grad():
+            for start in range(0, len(query), self.chunk):
+                part = query[start : start + self.chunk].to(self.model.device)
+                for layer in self.model.layers(part, self.settings.train_layers):
+                    for name, message in layer.messages.items():
+                        if has_values(message) and message.is_floating_point() and not bool(message.isfinite().all()):
+                            raise NotFiniteError(
+                                f"step {self.step + 1}: the message {name!r} is not finite in layer {layer.index}."
+                            )
+        raise NotFiniteError(
+            f"step {self.step + 1}: the loss is {total}, though all messages are finite; it began in the marginals."
+        )
+
+    # ------------------------------------------------------------------ validation
+
+    def _kept(self) -> dict[str, Tensor]:
+        """The coordinates that count: the averaged ones, or those of the optimiser."""
+        return self.coordinates.tensors if self.average is None else self.average
+
+    def _validate(self) -> None:
+        assert self.valid is not None
+        values, truth = (None if part is None else part[: self.settings.valid_rows] for part in self.valid)
+        assert values is not None
+        self.coordinates.push(self._kept())
+        found = score(self.model, values, self.queries, generator(VALID), truth, batch=min(500, max(1, self.chunk)))
+        self.last_valid = found.mean * BITS
+        if self.best is None or self.last_valid < self.best:
+            self.best = self.last_valid
+            self.best_tensors = {name: tensor.detach().clone() for name, tensor in self._kept().items()}
+            if self.keeper is not None:
+                self.model.notes["valid_nce_bits"] = self.best
+                self.model.notes["step"] = self.step
+                self.keeper.save_best(self.model)
+        if self.keeper is not None:
+            self.keeper.log({"step": self.step, "valid": self.last_valid, "best": self.best}, self.seconds)
+
+    def _log_step(self, loss: float) -> None:
+        if self.keeper is not None:
+            rate = self.settings.rate(self.step - 1, self.steps)
+            self.keeper.log({"step": self.step, "loss": loss, "learning_rate": rate}, self.seconds)
+
+    # ------------------------------------------------------------------ saved states
+
+    def _save(self) -> None:
+        assert self.keeper is not None
+        tensors: dict[str, Tensor] = {}
+        for name, tensor in self.coordinates.tensors.items():
+            tensors[f"coordinate.{name}"] = tensor
+            for part in ("exp_avg", "exp_avg_sq", "step"):
+                tensors[f"{part}.{name}"] = self.optimiser.state[tensor][part]
+        for prefix, group in (("average", self.average), ("best", self.best_tensors)):
+            tensors |= {f"{prefix}.{name}": tensor for name, tensor in (group or {}).items()}
+        numbers = {"step": self.step, "best": self.best, "last_valid": self.last_valid, "chunk": self.chunk}
+        self.keeper.save_state(tensors, numbers | {"seconds": self.seconds})
+
+    def restore(self) -> None:
+        """Go on from the newest saved state, if there is one."""
+        saved = None if self.keeper is None else self.keeper.load_state()
+        if saved is None:
+            return
+        tensors, numbers = saved
+        with torch.no_grad():
+            for name, tensor in self.coordinates.tensors.items():
+                tensor.copy_(tensors[f"coordinate.{name}"])
+                parts = ("exp_avg", "exp_avg_sq", "step")
+                self.optimiser.state[tensor] = {part: tensors[f"{part}.{name}"].clone() for part in parts}
+                for part in ("exp_avg", "exp_avg_sq"):
+                    self.optimiser.state[tensor][part] = self.optimiser.state[tensor][part].to(tensor.device)
+                if self.average is not None:
+                    self.average[name].copy_(tensors[f"average.{name}"])
+        found = {name.removeprefix("best."): tensor for name, tensor in tensors.items() if name.startswith("best.")}
+        self.best_tensors = {name: tensor.to(self.model.device) for name, tensor in found.items()} or None
+        self.step, self.best, self.last_valid = numbers["step"], numbers["best"], numbers["last_valid"]
+        self.chunk, self.seconds = numbers["chunk"], numbers["seconds"]

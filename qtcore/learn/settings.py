@@ -1,0 +1,78 @@
+"""How to train: one frozen dataclass, shown by `python -m qtcore.train --help`."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from qtcore.errors import InputError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a query training."""
+
+    epochs: float | None = None
+    """How often to go through the data; `steps` takes precedence."""
+    steps: int | None = None
+    """Number of minibatches."""
+    batch: int = 500
+    """Samples in a minibatch, over all processes."""
+    learning_rate: float = 0.01
+    """Of Adam."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the rate falls to zero at the end: not at all, linearly or as a cosine, from `decay_from` on."""
+    decay_from: float = 0.5
+    """The share of the training after which the rate begins to fall."""
+    warmup: int = 0
+    """Steps over which the rate rises linearly from zero."""
+    averaging: float = 0.0
+    """Decay of the moving average of the weights that is validated and kept; 0 keeps the weights themselves."""
+    train_layers: int | None = None
+    """Layers in training, where they differ from the model's own number (which is what is validated)."""
+    seed: int = 0
+    """Of the initial weights, the order of the data and the queries."""
+    validate_every: int = 200
+    """Steps between validations."""
+    valid_rows: int = 5000
+    """At most so many validation rows are used."""
+    save_every: int = 200
+    """Steps between saved states."""
+
+    def __post_init__(self) -> None:
+        if self.epochs is None and self.steps is None:
+            raise InputError("give epochs or steps: how long to train.")
+        checks = {
+            "epochs": self.epochs is None or self.epochs > 0,
+            "steps": self.steps is None or self.steps > 0,
+            "batch": self.batch > 0,
+            "learning_rate": 0 < self.learning_rate < math.inf,
+            "decay_from": 0 <= self.decay_from <= 1,
+            "warmup": self.warmup >= 0,
+            "averaging": 0 <= self.averaging < 1,
+            "train_layers": self.train_layers is None or self.train_layers > 0,
+            "seed": self.seed >= 0,
+            "validate_every": self.validate_every > 0,
+            "valid_rows": self.valid_rows > 0,
+            "save_every": self.save_every > 0,
+        }
+        for name, good in checks.items():
+            if not good:
+                raise InputError(f"{name} cannot be {getattr(self, name)!r}.")
+
+    def total_steps(self, rows: int) -> int:
+        """Number of minibatches for a dataset of so many rows; the last, odd-sized one of an epoch counts."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(1, math.ceil(self.epochs * math.ceil(rows / self.batch)))
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of a step (from 0) out of so many."""
+        rate = self.learning_rate
+        if step < self.warmup:
+            rate *= (step + 1) / self.warmup
+        start = self.decay_from * steps
+        if self.schedule == "constant" or step < start:
+            return rate
+        left = 1 - (step - start) / (steps - start)
+        return rate * (left if self.schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)

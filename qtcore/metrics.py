@@ -1,0 +1,96 @@
+"""How good marginals are: normalised cross-entropy in bits, and intersection over union."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qtcore.errors import InputError
+from qtcore.models.base import Model
+from qtcore.query import Mask, Query
+
+BITS = 1 / math.log(2)
+"""Nats to bits."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean with its standard error over samples, and how many there were."""
+
+    mean: float
+    error: float
+    count: int
+
+
+def nce(model: Model, query: Query, per_image: bool = False, n_layers: int | None = None) -> float:
+    """Normalised cross-entropy of a model on a query in bits: −log2 marginal(truth), averaged over the targets.
+
+    `per_image` averages over the targets of each sample first, then over samples (as for the Frey faces).
+    """
+    with torch.no_grad():
+        losses, target = model.nll(query, n_layers)
+    if per_image:
+        return float(_per_sample(losses, target).mean()) * BITS
+    return float(losses.sum(dtype=torch.float64) / target.sum()) * BITS
+
+
+def _per_sample(losses: Tensor, target: Tensor) -> Tensor:
+    """Nats per target of each sample that has one."""
+    count = target.flatten(1).sum(1)
+    return (losses.flatten(1).sum(1, dtype=torch.float64) / count)[count > 0]
+
+
+def iou(labels: Tensor, p_out: Tensor, out: int = 1) -> Tensor:
+    """Intersection over union of the foreground (all that is not OUT) in each image [B]; predicted where p(OUT) < ½."""
+    truth, found = labels != out, p_out < 0.5
+    both = (truth & found).flatten(1).sum(1).double()
+    either = (truth | found).flatten(1).sum(1).double()
+    return torch.where(either > 0, both / either, 1.0)
+
+
+def force_frame(p: Tensor, out: int = 1) -> Tensor:
+    """Marginals [B, height, width, 3] with the one-pixel frame of the image forced to OUT, as the authors count."""
+    p = p.clone()
+    frame = torch.ones(p.shape[1:3], dtype=torch.bool, device=p.device)
+    frame[1:-1, 1:-1] = False
+    p[:, frame] = torch.nn.functional.one_hot(torch.tensor(out), p.shape[-1]).to(p)
+    return p
+
+
+def batches(values: Tensor, truth: Tensor | None, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Values and truth in parts of at most `size` rows."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size], None if truth is None else truth[start : start + size]
+
+
+def score(
+    model: Model,
+    values: Tensor,
+    queries: Mask,
+    generator: torch.Generator,
+    truth: Tensor | None = None,
+    per_image: bool = False,
+    n_layers: int | None = None,
+    batch: int = 500,
+) -> Score:
+    """NCE in nats over a dataset with freshly drawn queries, with its standard error over samples."""
+    sums, counts = [], []
+    with torch.no_grad():
+        for part, labels in batches(values, truth, batch):
+            query = queries(part, generator, labels).to(model.device)
+            losses, target = model.nll(query, n_layers)
+            sums.append(losses.flatten(1).sum(1, dtype=torch.float64).cpu())
+            counts.append(target.flatten(1).sum(1).cpu())
+    total, count = torch.cat(sums), torch.cat(counts).double()
+    used = count > 0
+    if not bool(used.any()):
+        raise InputError("none of the queries has a target, so there is nothing to score.")
+    total, count = total[used], count[used]
+    if per_image:
+        each = total / count
+        return Score(float(each.mean()), float(each.std() / math.sqrt(len(each))), len(each))
+    mean = total.sum() / count.sum()
+    error = ((total - mean * count) ** 2).sum().sqrt() / count.sum()  # of a ratio of sums
+    return Score(float(mean), float(error), len(count))

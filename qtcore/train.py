@@ -1,0 +1,185 @@
+"""Query-train a model.
+
+    python -m qtcore.train rbm/adult                             the paper's settings; see the others with --help
+    python -m qtcore.train rbm/digits --epochs 50 --out runs/d   needs no data but what scikit-learn ships
+    python -m qtcore.train rbm/digits --epochs 50 --out runs/d --resume     goes on where it stopped, for whatever reason
+
+On several processes of one machine, and on two machines (with a shared folder for --out):
+
+    torchrun --nproc-per-node 2 -m qtcore.train grid/border
+    torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint first:29500 -m qtcore.train grid/border
+
+The run folder holds config.json, log.jsonl, best.safetensors (by validation) and state.safetensors (to go on from).
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import tyro
+from tqdm import tqdm
+
+import qtcore
+from qtcore import data
+from qtcore.cli import guarded
+from qtcore.errors import InputError
+from qtcore.experiments import EXPERIMENTS, Experiment, named
+from qtcore.learn import run
+from qtcore.learn.query_training import INITIAL, Progress, fit, generator
+from qtcore.learn.settings import Settings
+from qtcore.query import parse
+
+
+@dataclass(frozen=True)
+class Command:
+    """Settings of the experiment, each with its default."""
+
+    experiment: Experiment
+    out: Path | None = None
+    """Folder of the run; runs/NAME by default."""
+    resume: bool = False
+    """Go on from the newest state in the folder (or start, when there is none)."""
+    device: str = "auto"
+    """cuda, mps or cpu; auto takes the first of these that is there."""
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("runs") / self.experiment.name.replace("/", "-")
+
+
+def parse_command(arguments: list[str]) -> Command:
+    """The command line as a Command; the experiment's name comes first and sets the defaults."""
+    names = [argument for argument in arguments[:1] if not argument.startswith("-")]
+    default = named(names[0]) if names else EXPERIMENTS["rbm/adult"]
+    description = f"{__doc__}\nExperiments: {', '.join(EXPERIMENTS)}.\nThe defaults below are those of {default.name}."
+    command = tyro.cli(
+        Command,
+        prog="python -m qtcore.train NAME",
+        description=description,
+        default=Command(default),
+        args=arguments[len(names) :],
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+    if not names:
+        raise InputError(f"name an experiment first: one of {', '.join(EXPERIMENTS)}.")
+    return command
+
+
+class Watcher:
+    """Shows how the training goes, and stops it politely when a signal asks for it."""
+
+    def __init__(self, folder: Path, settings: Settings, quiet: bool) -> None:
+        self.folder, self.settings, self.quiet = folder, settings, quiet
+        self.signal: int | None = None
+        self.bar: tqdm | None = None
+        self.shown: float | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        self.signal = number
+
+    def __call__(self, progress: Progress) -> bool:
+        if not self.quiet:
+            self._show(progress)
+        return self.signal is not None
+
+    def _show(self, progress: Progress) -> None:
+        if sys.stderr.isatty():
+            if self.bar is None:
+                batch = self.settings.batch
+                self.bar = tqdm(total=progress.steps * batch, initial=(progress.step - 1) * batch, unit="img", unit_scale=True)
+            self.bar.set_postfix(
+                loss=f"{progress.loss:.4f}", valid=_bits(progress.valid), best=_bits(progress.best), refresh=False
+            )
+            self.bar.update(self.settings.batch)
+        elif progress.step % self.settings.validate_every == 0 or progress.step == progress.steps:
+            now = time.monotonic()
+            speed = (
+                ""
+                if self.shown is None
+                else f", {self.settings.validate_every * self.settings.batch / (now - self.shown):.0f} img/s"
+            )
+            self.shown = now
+            valid = f"valid {_bits(progress.valid)}, best {_bits(progress.best)} bits"
+            print(f"step {progress.step}/{progress.steps}: loss {progress.loss:.4f} nats, {valid}{speed}", flush=True)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def _bits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def start_processes(device: torch.device) -> torch.device:
+    """Join the other processes when torchrun started several; returns this process's device."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return device
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if device.type == "cuda" else device
+
+
+def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
+    """Refuse to go on with a run that had other settings; only its length may change."""
+    path = folder / run.CONFIG
+    if not resume or not (folder / run.STATE).exists() or not path.exists():
+        return
+    before = json.loads(path.read_text(encoding="utf-8"))
+    for key, value in config["experiment"].items():
+        old = before["experiment"].get(key)
+        if key == "settings":
+            free = ("epochs", "steps", "save_every")
+            old = {name: setting for name, setting in old.items() if name not in free}
+            value = {name: setting for name, setting in value.items() if name not in free}
+        if json.loads(json.dumps(value)) != old:
+            raise InputError(f"{folder} was begun with {key} = {old}, not {value}; give the same settings, or another folder.")
+
+
+def main() -> int:
+    command = parse_command(sys.argv[1:])
+    experiment, settings, folder = command.experiment, command.experiment.settings, command.folder
+    device = start_processes(run.device(command.device))
+    main_process = not dist.is_initialized() or dist.get_rank() == 0
+    config = {
+        "experiment": dataclasses.asdict(experiment),
+        "versions": {"qtcore": qtcore.__version__, "torch": torch.__version__},
+    }
+    check_config(folder, config, command.resume)
+    dataset = data.load(experiment.dataset)
+    torch.manual_seed(generator(settings.seed, INITIAL).initial_seed())
+    model = experiment.build(dataset).to(device).compile_layers()
+    queries = parse(experiment.queries, dataset.image_shape)
+    train, valid = (
+        values if experiment.queries != "everything" or dataset.truth is None else (values, dataset.truth[part])
+        for part, values in (("train", dataset.train), ("valid", dataset.valid))
+    )
+    watcher = Watcher(folder, settings, quiet=not main_process)
+    try:
+        fit(model, train, valid, queries, settings, folder, command.resume, watcher, config=config)
+    finally:
+        watcher.close()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    if not main_process:
+        return 0
+    if watcher.signal is not None:
+        name = signal.Signals(watcher.signal).name
+        print(f"Stopped by {name}; the state is saved. Go on with --resume and --out {folder}.", file=sys.stderr)
+        return 128 + watcher.signal
+    print(f"Done: validation NCE {_bits(model.notes.get('valid_nce_bits'))} bits; the model is {folder / run.BEST}.")
+    return 0
+
+
+if __name__ == "__main__":
+    guarded(main)
