@@ -1,0 +1,182 @@
+"""The command, as a user runs it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qtcore.data import names, registry
+from tests.data.conftest import Server, data_folder, good, server  # noqa: F401
+
+OFFLINE = ("digits", "glyphs", "border-glyphs")
+NOBODY = "http://127.0.0.1:9"  # the discard port: nobody listens
+
+
+def fetch(*arguments: str, cache: Path, data: Path | None = None, mirror: str = NOBODY) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("QTCORE_")}
+    environment |= {"QTCORE_CACHE": str(cache), "QTCORE_MIRROR": mirror, "PYTHONIOENCODING": "utf-8"}
+    if data is not None:
+        environment["QTCORE_DATA"] = str(data)
+    command = [sys.executable, "-W", "error", "-m", "qtcore.fetch", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=180)
+
+
+def lines(output: str) -> dict[str, list[str]]:
+    """The lines that begin with a dataset's name."""
+    found: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        if line.split(" ")[0] in names():
+            found.setdefault(line.split(" ")[0], []).append(line)
+    return found
+
+
+def words(line: str) -> list[str]:
+    return line.split()
+
+
+def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # noqa: F811
+    """One line per set: what to do about those that are missing; the others are checked; nobody is asked."""
+    run = fetch("--verify", cache=tmp_path / "cache", mirror=server.url)
+    assert run.returncode == 0
+    assert run.stderr == ""
+    found = lines(run.stdout)
+    assert list(found) == list(names())
+    for name, (line,) in found.items():
+        if name in OFFLINE:
+            assert words(line)[1] == "right"
+        else:
+            assert words(line)[1] == "missing"
+            assert f"run `python -m qtcore.fetch {name}`" in line
+            for file in registry.FILES[name]:
+                assert Path(file.path).name in line
+                assert file.urls[0].rpartition("/")[0] in line
+            assert str((tmp_path / "cache" / registry.FILES[name][0].path).parent) in line
+    assert run.stdout.splitlines()[-1] == "11 missing, 3 right"
+    assert server.requests == []
+    assert not (tmp_path / "cache").exists()
+
+
+def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+    run = fetch("--verify", cache=tmp_path / "cache", data=data_folder)
+    assert run.returncode == 0, run.stdout
+    assert run.stderr == ""
+    found = {name: line for name, (line,) in lines(run.stdout).items()}
+    assert {name: words(line)[1] for name, line in found.items()} == {
+        name: "stand-in" if name == "rcv1" else "right" for name in names()
+    }
+    sources = {name: words(line)[2] for name, line in found.items()}
+    assert sorted(name for name in sources if sources[name] == "rearranged") == ["adult", "connect4", "web"]
+    assert "missing: rcv1.train.data, rcv1.test.data" in found["rcv1"]
+    assert "no figure compares with the paper" in found["rcv1"]
+    assert "32152/10000/10000 × 128" in found["ocr_letters"]
+    assert "0.1128" in found["adult"]
+    assert "1.90" in found["frey"]
+    assert "1.9" in found["frey"].split("patches:")[1]
+    assert "16.4" in found["border"]
+
+
+def test_list(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+    run = fetch("--list", cache=tmp_path / "cache", data=data_folder)
+    assert run.returncode == 0
+    found = {name: line for name, (line,) in lines(run.stdout).items()}
+    assert list(found) == list(names())
+    assert words(found["adult"])[1:] == ["rearranged", "0.3", "MB", str(data_folder / "prepared" / "adult.npz")]
+    assert words(found["border"])[1:] == ["exact", "11.4", "MB", str(data_folder / "raw" / "mnist")]
+    assert words(found["rcv1"])[1] == "stand-in"
+    assert words(found["digits"])[1:] == ["exact", "scikit-learn"]
+
+
+def test_without_arguments_it_lists_and_fetches_nothing(tmp_path: Path, server: Server) -> None:  # noqa: F811
+    run = fetch(cache=tmp_path / "cache", mirror=server.url)
+    assert run.returncode == 0
+    assert list(lines(run.stdout)) == list(names())
+    assert words(lines(run.stdout)["dna"][0])[1] == "missing"
+    assert server.requests == []
+
+
+def test_fetch_without_network(tmp_path: Path) -> None:
+    run = fetch("mushrooms", "glyphs", cache=tmp_path / "cache")
+    assert run.returncode == 1
+    found = lines(run.stdout)
+    assert list(found) == ["mushrooms", "glyphs"]
+    (line,) = found["mushrooms"]
+    assert "not fetched: mushrooms.npz could not be fetched" in line
+    assert f"{NOBODY}/made/mushrooms.npz" in line
+    assert str(tmp_path / "cache" / "made" / "mushrooms.npz") in line
+    assert "Traceback" not in run.stdout + run.stderr
+
+
+def test_fetch_then_verify_then_damage(tmp_path: Path, data_folder: Path, server: Server) -> None:  # noqa: F811
+    cache = tmp_path / "cache"
+    original = data_folder / "raw" / "made" / "nips.npz"
+    server.serve("/made/nips.npz", good(original.read_bytes()))
+    run = fetch("nips", cache=cache, mirror=server.url)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert str(cache / "made" / "nips.npz") in run.stdout
+    assert (cache / "made" / "nips.npz").read_bytes() == original.read_bytes()
+
+    run = fetch("nips", "--verify", cache=cache)
+    assert run.returncode == 0
+    assert words(lines(run.stdout)["nips"][0])[1:3] == ["right", "exact"]
+
+    (cache / "made" / "nips.npz").write_bytes(original.read_bytes()[:-1000])
+    run = fetch("nips", "digits", "--verify", cache=cache)
+    assert run.returncode == 1
+    assert words(lines(run.stdout)["nips"][0])[1] == "WRONG"
+    assert f"{cache / 'made' / 'nips.npz'} is damaged" in run.stdout
+    assert words(lines(run.stdout)["digits"][0])[1] == "right"
+
+    run = fetch("nips", cache=cache, mirror=server.url)
+    assert run.returncode == 0
+    assert (cache / "made" / "nips.npz").read_bytes() == original.read_bytes()
+
+
+def test_rcv1_is_fetched_although_a_stand_in_is_there(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+    data = tmp_path / "data"
+    (data / "prepared").mkdir(parents=True)
+    shutil.copy(data_folder / "prepared" / "rcv1_valid_only.npz", data / "prepared")
+    run = fetch("rcv1", cache=tmp_path / "cache", data=data)
+    assert run.returncode == 1
+    assert f"{NOBODY}/ucla/rcv1.train.data" in run.stdout
+
+
+def test_wrong_prepared_file_is_wrong(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+    data = tmp_path / "data"
+    (data / "prepared").mkdir(parents=True)
+    shutil.copy(data_folder / "prepared" / "dna.npz", data / "prepared" / "nips.npz")
+    run = fetch("nips", "--verify", cache=tmp_path / "cache", data=data)
+    assert run.returncode == 1
+    assert words(lines(run.stdout)["nips"][0])[1] == "WRONG"
+    assert "has shape (1400, 180)" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mushroms"], "no dataset is called 'mushroms'; did you mean mushrooms?"),
+        (["--verify", "--list"], "not allowed with argument"),
+        (["--frobnicate"], "unrecognized arguments"),
+    ],
+)
+def test_bad_input(tmp_path: Path, arguments: list[str], message: str) -> None:
+    run = fetch(*arguments, cache=tmp_path)
+    assert run.returncode == 2
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_data_folder_that_does_not_exist(tmp_path: Path) -> None:
+    run = fetch("--list", cache=tmp_path, data=tmp_path / "nothing")
+    assert run.returncode == 2
+    assert run.stderr == (
+        f"error: QTCORE_DATA names {tmp_path / 'nothing'}, which is not a folder; correct the variable or unset it.\n"
+    )
+
+
+def test_help_shows_an_example(tmp_path: Path) -> None:
+    run = fetch("--help", cache=tmp_path)
+    assert run.returncode == 0
+    assert "python -m qtcore.fetch adult frey" in run.stdout
