@@ -228,6 +228,7 @@ static const int DOWN[8] = {-1, 1, 0, 0, -1, 1, 1, -1}, RIGHT[8] = {0, 0, -1, 1,
 typedef struct {
     long height, width, states, padded, layers; /* S, S rounded up to whole vectors, N */
     long clones[3];
+    real small; /* below this a product of messages may have lost states that count */
     const real *potential, *transposed; /* exp(log-potential) by direction [8, S, padded], and with source and sink swapped */
     const real *evidence;               /* of the three labels, largest 1 [B, pixels, 3] */
     const real *belief_evidence;        /* what enters the beliefs [B, pixels, 3] */
@@ -292,10 +293,6 @@ static void spread(const grid_task *t, const real *labels, real *u) {
     for (; s < t->padded; s++) u[s] = 0;
 }
 
-/* Below this a product of messages may have lost states that count: in float32 what is lost beside it is under 1e-38/1e-6,
-   which a potential of range e^60 ≈ 1e26 cannot bring back. */
-#define SMALL ((real)1e-6)
-
 /* What one pixel sends in each of the 8 directions: evidence times all that arrived, but for what came from there.
    m[k] are the arriving messages, cavity[k] leaves out m[k]. */
 static void all_but_one(const grid_task *t, const real *restrict u, const real *const *m, real *const *cavity, real *work) {
@@ -328,7 +325,7 @@ static void all_but_one(const grid_task *t, const real *restrict u, const real *
         largest[k] = top;
     }
     for (int k = 0; k < 8; k++)
-        if (!(largest[k] > SMALL)) { /* once more, in double and scaled to 1 */
+        if (!(largest[k] > t->small)) { /* once more, in double and scaled to 1 */
             double top = 0;
             for (int pass = 0; pass < 2; pass++)
                 for (long s = 0; s < t->states; s++) {

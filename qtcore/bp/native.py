@@ -191,7 +191,7 @@ class GaussianLayers(torch.autograd.Function):
 def _grid_task(dtype: torch.dtype) -> type:
     longs = ("height", "width", "states", "padded", "layers", "contour", "out", "within")
     pointers = ("potential", "transposed", "evidence", "belief_evidence", "labels", "messages", "scale")
-    task = structure("grid_task", dtype, longs, (), pointers)
+    task = structure("grid_task", dtype, longs, ("small",), pointers)
     return type("grid_task_with_slots", (task,), {"_fields_": [("slots", ctypes.c_long)]})
 
 
@@ -235,7 +235,9 @@ class GridLayers(torch.autograd.Function):
         scale = evidence.new_empty(batch, slots, 8, height * width)
         labels = torch.empty_like(evidence)
         tensors = (table, transposed, evidence.contiguous(), own.contiguous(), labels, messages, scale)
-        sizes = (height, width, states, padded, layers, *clones)
+        # What vanishes beside a product of this size is under 1e-38/small; no potential may bring it back above 1e-8.
+        small = min(1.0, max(1e-25, 1e-30 / float(potential.min())))
+        sizes = (height, width, states, padded, layers, *clones, small)
         task = _grid_task(evidence.dtype)(*sizes, *(pointer(tensor) for tensor in tensors), slots)
         library = _library(evidence.dtype)
         assert library is not None

@@ -186,13 +186,8 @@ class Model(nn.Module):
         tensors |= {
             STATISTICS + name: torch.as_tensor(value).cpu().contiguous().clone() for name, value in self.statistics.items()
         }
-        metadata = {
-            "format": FORMAT,
-            "version": str(FORMAT_VERSION),
-            "model": type(self).__name__,
-            "config": json.dumps(self.config()),
-            "notes": json.dumps(self.notes),
-        }
+        about = {"version": FORMAT_VERSION, "model": type(self).__name__, "config": self.config(), "notes": self.notes}
+        metadata = {FORMAT: json.dumps(about)}  # one key, so that the same model always makes the same bytes
         try:
             write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
         except SafetensorError as error:
@@ -276,22 +271,22 @@ def load(name_or_path: "str | os.PathLike[str]", device: "torch.device | str" = 
 
 def _read(path: Path, device: "torch.device | str") -> Model:
     with safe_open(path, framework="pt", device=str(device)) as file:
-        metadata = file.metadata() or {}
-        if metadata.get("format") != FORMAT:
-            raise ModelFileError(f"{path} is a safetensors file, but not one that qtcore wrote.")
-        version = metadata.get("version", "")
-        if not version.isdecimal() or int(version) > FORMAT_VERSION:
-            raise ModelFileError(
-                f"{path} has format version {version or 'unknown'}, but this qtcore reads {FORMAT_VERSION} at most; upgrade it."
-            )
-        kind = Model.registry.get(metadata.get("model", ""))
-        if kind is None:
-            raise ModelFileError(f"{path} holds a model of the unknown kind {metadata.get('model')!r}.")
         try:
-            config = json.loads(metadata["config"])
-            notes = json.loads(metadata.get("notes", "{}"))
+            about = json.loads((file.metadata() or {})[FORMAT])
+            version, name = about["version"], about["model"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{path} is a safetensors file, but not one that qtcore wrote.") from error
+        if not isinstance(version, int) or version > FORMAT_VERSION:
+            raise ModelFileError(
+                f"{path} has format version {version}, but this qtcore reads {FORMAT_VERSION} at most; upgrade it."
+            )
+        kind = Model.registry.get(name)
+        if kind is None:
+            raise ModelFileError(f"{path} holds a model of the unknown kind {name!r}.")
+        try:
+            config, notes = about["config"], about["notes"]
             with torch.device("meta"):  # shapes only: a file cannot make us allocate more than it holds
-                expected = {name: tuple(tensor.shape) for name, tensor in kind(**config).state_dict().items()}
+                expected = {key: tuple(tensor.shape) for key, tensor in kind(**config).state_dict().items()}
         except (KeyError, TypeError, ValueError, RuntimeError) as error:  # the last: torch, on sizes that overflow
             raise ModelFileError(f"{path} has a configuration that {kind.__name__} does not understand ({error}).") from error
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
