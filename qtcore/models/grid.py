@@ -165,7 +165,7 @@ class GridMRF(TemperedModel):
     def _compiled(self, potential: Tensor, given: Tensor, count: int) -> Categorical:
         """The marginals by machine code, in linear space with the largest factors at 1."""
         table = (potential - potential.detach().amax((1, 2), keepdim=True)).exp()
-        evidence = (given - given.detach().amax(-1, keepdim=True)).exp()
+        evidence = (given - given.detach().amax(-1, keepdim=True)).exp().contiguous()  # the query may be a transposed view
         own = evidence if self.local_evidence else torch.ones_like(evidence)
         return Categorical(logits=native.GridLayers.apply(table, evidence, own, self.clones, count), validate_args=False)
 
