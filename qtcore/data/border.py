@@ -66,7 +66,7 @@ def border_labels(images: Tensor) -> Tensor:
     ring[..., :-1, :] |= inside[..., 1:, :]
     ring[..., :, 1:] |= inside[..., :, :-1]
     ring[..., :, :-1] |= inside[..., :, 1:]
-    labels = torch.full(inside.shape, OUT, dtype=torch.uint8)
+    labels = torch.full_like(inside, OUT, dtype=torch.uint8)
     labels[ring] = CONTOUR
     labels[inside] = IN
     return labels
@@ -96,7 +96,7 @@ def add_noise(
         part = batch[start : start + CHUNK]
         kept = (part == CONTOUR) & (rng.random(part.shape, np.float32) >= p_missing)
         noisy[start : start + CHUNK] = kept | _strokes(part, n_spurious, rng)
-    return torch.from_numpy(noisy).reshape(labels.shape)
+    return torch.from_numpy(noisy).reshape(labels.shape).to(labels.device)
 
 
 def emission_of(noisy: Tensor, labels: Tensor, p_missing: float = P_MISSING) -> Tensor:

@@ -12,7 +12,6 @@ from qtcore.data import border, digits, frey, glyphs, load, mnist, registry
 from qtcore.data.binary import RCV1_CUT, RCV1_VALID_ONES, SETS, row_fingerprint
 from qtcore.data.dataset import Dataset, Source
 from qtcore.data.reading import fingerprint
-from qtcore.errors import DataError
 
 DRAWS = 24  # of queries for the Frey baseline: a single draw of patches is noisy (deviation 0.03)
 FREY_UNIFORM = (1.903, 0.006)  # bits, and how far off they may be
@@ -123,7 +122,7 @@ def verify(name: str) -> Report:
         return Report(name, "missing", remarks=(held.advice,))
     try:
         data = load(name)
-    except DataError as error:
+    except OSError as error:  # DataError, or a file that cannot be read
         return Report(name, "WRONG", held.source, remarks=(*checks.wrong, str(error)))
     _VERIFIERS.get(name, _binary)(data, checks)
     rows = "/".join(str(len(part)) for part in data.splits.values())
