@@ -201,7 +201,10 @@ _spare: dict[tuple[torch.Size, torch.dtype], Tensor] = {}
 
 def _borrow(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     spare = _spare.pop((torch.Size(shape), dtype), None)
-    return torch.empty(*shape, dtype=dtype) if spare is None else spare
+    if spare is None or spare.is_inference():
+        return torch.empty(*shape, dtype=dtype)
+    torch.autograd.graph.increment_version(spare)  # a second backward pass through its last owner must fail, not be wrong
+    return spare
 
 
 def _give_back(tensor: Tensor) -> None:
