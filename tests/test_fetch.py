@@ -1,27 +1,68 @@
 """The command, as a user runs it."""
 
+import logging
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from qtcore.cli import guarded
 from qtcore.data import names, registry
+from qtcore.fetch import main
 from tests.data.conftest import Server, data_folder, good, server  # noqa: F401
 
 OFFLINE = ("digits", "glyphs", "border-glyphs")
 NOBODY = "http://127.0.0.1:9"  # the discard port: nobody listens
 
 
-def fetch(*arguments: str, cache: Path, data: Path | None = None, mirror: str = NOBODY) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("QTCORE_")}
-    environment |= {"QTCORE_CACHE": str(cache), "QTCORE_MIRROR": mirror, "PYTHONIOENCODING": "utf-8"}
-    if data is not None:
-        environment["QTCORE_DATA"] = str(data)
-    command = [sys.executable, "-W", "error", "-m", "qtcore.fetch", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=180)
+class Run(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def environment(cache: Path, data: Path | None, mirror: str) -> dict[str, str]:
+    found = {"QTCORE_CACHE": str(cache), "QTCORE_MIRROR": mirror}
+    return found if data is None else found | {"QTCORE_DATA": str(data)}
+
+
+def fetch_in_shell(*arguments: str, cache: Path, data: Path | None = None, mirror: str = NOBODY) -> Run:
+    """The command in a process of its own, warnings being errors."""
+    rest = {key: value for key, value in os.environ.items() if not key.startswith("QTCORE_")}
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "qtcore.fetch", *arguments],
+        env=rest | environment(cache, data, mirror) | {"PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=180,
+    )
+    return Run(run.returncode, run.stdout, run.stderr)
+
+
+@pytest.fixture
+def fetch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Run]]:
+    """The same command in this process: quicker, since torch is there already."""
+    log = logging.getLogger(registry.__name__)
+    level = log.level
+
+    def run(*arguments: str, cache: Path, data: Path | None = None, mirror: str = NOBODY) -> Run:
+        monkeypatch.delenv("QTCORE_DATA", raising=False)
+        for key, value in environment(cache, data, mirror).items():
+            monkeypatch.setenv(key, value)
+        monkeypatch.setattr(sys, "argv", ["fetch", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            guarded(main)
+        return Run(int(end.value.code or 0), *capsys.readouterr())
+
+    yield run
+    log.setLevel(level)
 
 
 def lines(output: str) -> dict[str, list[str]]:
@@ -39,7 +80,7 @@ def words(line: str) -> list[str]:
 
 def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # noqa: F811
     """One line per set: what to do about those that are missing; the others are checked; nobody is asked."""
-    run = fetch("--verify", cache=tmp_path / "cache", mirror=server.url)
+    run = fetch_in_shell("--verify", cache=tmp_path / "cache", mirror=server.url)
     assert run.returncode == 0
     assert run.stderr == ""
     found = lines(run.stdout)
@@ -60,7 +101,7 @@ def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # 
 
 
 def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
-    run = fetch("--verify", cache=tmp_path / "cache", data=data_folder)
+    run = fetch_in_shell("--verify", cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0, run.stdout
     assert run.stderr == ""
     found = {name: line for name, (line,) in lines(run.stdout).items()}
@@ -78,7 +119,7 @@ def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:  # n
     assert "16.4" in found["border"]
 
 
-def test_list(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+def test_list(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
     run = fetch("--list", cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0
     found = {name: line for name, (line,) in lines(run.stdout).items()}
@@ -89,7 +130,7 @@ def test_list(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
     assert words(found["digits"])[1:] == ["exact", "scikit-learn"]
 
 
-def test_without_arguments_it_lists_and_fetches_nothing(tmp_path: Path, server: Server) -> None:  # noqa: F811
+def test_without_arguments_it_lists_and_fetches_nothing(fetch: Callable[..., Run], tmp_path: Path, server: Server) -> None:  # noqa: F811
     run = fetch(cache=tmp_path / "cache", mirror=server.url)
     assert run.returncode == 0
     assert list(lines(run.stdout)) == list(names())
@@ -98,7 +139,7 @@ def test_without_arguments_it_lists_and_fetches_nothing(tmp_path: Path, server: 
 
 
 def test_fetch_without_network(tmp_path: Path) -> None:
-    run = fetch("mushrooms", "glyphs", cache=tmp_path / "cache")
+    run = fetch_in_shell("mushrooms", "glyphs", cache=tmp_path / "cache")
     assert run.returncode == 1
     found = lines(run.stdout)
     assert list(found) == ["mushrooms", "glyphs"]
@@ -109,7 +150,7 @@ def test_fetch_without_network(tmp_path: Path) -> None:
     assert "Traceback" not in run.stdout + run.stderr
 
 
-def test_fetch_then_verify_then_damage(tmp_path: Path, data_folder: Path, server: Server) -> None:  # noqa: F811
+def test_fetch_then_verify_then_damage(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path, server: Server) -> None:  # noqa: F811
     cache = tmp_path / "cache"
     original = data_folder / "raw" / "made" / "nips.npz"
     server.serve("/made/nips.npz", good(original.read_bytes()))
@@ -134,7 +175,7 @@ def test_fetch_then_verify_then_damage(tmp_path: Path, data_folder: Path, server
     assert (cache / "made" / "nips.npz").read_bytes() == original.read_bytes()
 
 
-def test_rcv1_is_fetched_although_a_stand_in_is_there(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+def test_rcv1_is_fetched_although_a_stand_in_is_there(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
     data = tmp_path / "data"
     (data / "prepared").mkdir(parents=True)
     shutil.copy(data_folder / "prepared" / "rcv1_valid_only.npz", data / "prepared")
@@ -143,7 +184,7 @@ def test_rcv1_is_fetched_although_a_stand_in_is_there(tmp_path: Path, data_folde
     assert f"{NOBODY}/ucla/rcv1.train.data" in run.stdout
 
 
-def test_wrong_prepared_file_is_wrong(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+def test_wrong_prepared_file_is_wrong(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
     data = tmp_path / "data"
     (data / "prepared").mkdir(parents=True)
     shutil.copy(data_folder / "prepared" / "dna.npz", data / "prepared" / "nips.npz")
@@ -161,14 +202,14 @@ def test_wrong_prepared_file_is_wrong(tmp_path: Path, data_folder: Path) -> None
         (["--frobnicate"], "unrecognized arguments"),
     ],
 )
-def test_bad_input(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_bad_input(fetch: Callable[..., Run], tmp_path: Path, arguments: list[str], message: str) -> None:
     run = fetch(*arguments, cache=tmp_path)
     assert run.returncode == 2
     assert message in run.stderr
     assert "Traceback" not in run.stderr
 
 
-def test_data_folder_that_does_not_exist(tmp_path: Path) -> None:
+def test_data_folder_that_does_not_exist(fetch: Callable[..., Run], tmp_path: Path) -> None:
     run = fetch("--list", cache=tmp_path, data=tmp_path / "nothing")
     assert run.returncode == 2
     assert run.stderr == (
@@ -176,7 +217,7 @@ def test_data_folder_that_does_not_exist(tmp_path: Path) -> None:
     )
 
 
-def test_help_shows_an_example(tmp_path: Path) -> None:
+def test_help_shows_an_example(fetch: Callable[..., Run], tmp_path: Path) -> None:
     run = fetch("--help", cache=tmp_path)
     assert run.returncode == 0
     assert "python -m qtcore.fetch adult frey" in run.stdout

@@ -1,6 +1,7 @@
 """A server that misbehaves on demand, places of our own for the cache, and the real data where they are."""
 
 import contextlib
+import functools
 import os
 import shutil
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from qtcore.data import download
+from qtcore.data import Dataset, download, load
 
 Reply = Callable[[BaseHTTPRequestHandler], None]
 
@@ -147,6 +148,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short timeouts and pauses."""
     monkeypatch.setattr(download, "TIMEOUT", 0.5)
     monkeypatch.setattr(download, "PAUSE", 0.01)
+
+
+@functools.cache
+def kept(name: str) -> Dataset:
+    """A dataset with its default options, loaded once for all tests that only look at it."""
+    return load(name)
 
 
 @pytest.fixture(scope="session")

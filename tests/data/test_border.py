@@ -10,6 +10,7 @@ from torch import Tensor
 from qtcore.data import CONTOUR, IN, OUT, Border, add_noise, border_labels, load, make_border
 from qtcore.data.border import CHUNK, EMISSION_IN, emission_of
 from qtcore.errors import InputError
+from tests.data.conftest import kept
 
 
 def blobs(n: int, side: int = 28, seed: int = 0) -> Tensor:
@@ -216,7 +217,7 @@ def test_seventy_thousand_images_take_well_under_a_minute() -> None:
 
 
 def test_border_glyphs() -> None:
-    data = load("border-glyphs")
+    data = kept("border-glyphs")
     assert data.truth is not None
     assert (data.kind, data.source, data.image_shape) == ("grid", "stand-in", (30, 30))
     for split, n in {"train": 10_000, "valid": 1_000, "test": 2_000}.items():

@@ -5,14 +5,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from qtcore.data import Dataset, border_labels, load
+from qtcore.data import Dataset, border_labels
 from qtcore.data.border import CONTOUR
 from qtcore.data.glyphs import MARGIN, N_ROWS, draw_glyph
+from tests.data.conftest import kept
 
 
 @pytest.fixture(scope="module")
 def glyphs() -> Dataset:
-    return load("glyphs")
+    return kept("glyphs")
 
 
 def test_form(glyphs: Dataset) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from qtcore.data import add_noise, inventory, load
+from qtcore.data import add_noise, inventory
 from qtcore.data.border import emission_of
 from qtcore.data.dataset import Dataset
+from tests.data.conftest import kept
 
 
 def verdict(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> inventory.Report:
@@ -18,7 +19,7 @@ def verdict(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> inventory.Report:
 
 
 def test_wrong_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load("digits")
+    data = kept("digits")
     assert verdict(data, monkeypatch).result == "right"
     wrong = dataclasses.replace(data, test=data.test[:-5])
     report = verdict(wrong, monkeypatch)
@@ -27,7 +28,7 @@ def test_wrong_shape(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_glyphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load("glyphs")
+    data = kept("glyphs")
     assert data.truth is not None
     assert verdict(data, monkeypatch).result == "right"
     # The digits were once counted in eight bits, which made some of them rarer.
@@ -37,7 +38,7 @@ def test_wrong_glyphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load("border-glyphs")
+    data = kept("border-glyphs")
     assert data.truth is not None
     assert verdict(data, monkeypatch).result == "right"
     labels = data.truth["train"]
@@ -50,7 +51,7 @@ def test_wrong_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_in_another_order_are_right_and_other_rows_are_not(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load("dna")
+    data = kept("dna")
     assert verdict(data, monkeypatch).result == "right"
     assert verdict(dataclasses.replace(data, test=data.test.flip(0)), monkeypatch).result == "right"
     swapped = data.test.clone()
@@ -64,7 +65,7 @@ def test_rows_in_another_order_are_right_and_other_rows_are_not(data_folder: Pat
 def test_faces_with_another_preparation_are_wrong(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline is sensitive: without the standardisation per pixel it is far off."""
     monkeypatch.setattr(inventory, "DRAWS", 2)
-    data = load("frey")
+    data = kept("frey")
     assert data.raw is not None
     flat = data.raw["test"].flatten(1).float()
     wrong = dataclasses.replace(data, test=(flat - flat.mean()) / flat.std())

@@ -1,7 +1,6 @@
 """Every dataset: its form everywhere, its contents where the data folder is there."""
 
 import dataclasses
-import functools
 import gzip
 import hashlib
 import shutil
@@ -17,7 +16,7 @@ from qtcore.data import CONTOUR, IN, OUT, Dataset, binary, border_labels, faces,
 from qtcore.data.border import emission_of
 from qtcore.data.frey import grey_levels
 from qtcore.errors import DataError, InputError, UnknownNameError
-from tests.data.conftest import Server
+from tests.data.conftest import Server, kept
 
 FORM = {
     "adult": ("binary", "rearranged", (5000, 1414, 26147), (123,)),
@@ -35,12 +34,6 @@ FORM = {
     "glyphs": ("image", "stand-in", (10000, 1000, 2000), (28, 28)),
     "border-glyphs": ("grid", "stand-in", (10000, 1000, 2000), (30, 30)),
 }
-
-
-@functools.cache
-def kept(name: str) -> Dataset:
-    """A dataset from the data folder, loaded once for all tests that only look at it."""
-    return load(name)
 
 
 def all_rows(data: Dataset) -> torch.Tensor:
