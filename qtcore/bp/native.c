@@ -154,7 +154,7 @@ void grbm_backward(const grbm_task *task, long first, long last, real *d_linear,
         memset(g1, 0, sizeof(real) * n_pixels * H);
         memset(g2, 0, sizeof(real) * n_pixels * H);
         grbm_start(task, n_pixels, kept, kept + J * H);
-        for (long n = 0; n + segment < N; n++) { /* into the slot of the next kept layer, in place but for the first step */
+        for (long n = 0; n < (N - 1) / segment * segment; n++) { /* into the slot of the next kept layer, in place but for the first step */
             real *slot = kept + (n / segment + 1) * size;
             grbm_remake(task, b, n, n % segment ? slot : slot - size, slot, p, q);
         }
