@@ -293,47 +293,54 @@ static void spread(const grid_task *t, const real *labels, real *u) {
     for (; s < t->padded; s++) u[s] = 0;
 }
 
+typedef __typeof__((vec){0} < (vec){0}) mask; /* integers: all bits of a lane set, or none */
+static inline vec smaller(vec a, vec b) {
+    mask which = a < b;
+    return (vec)((which & (mask)a) | (~which & (mask)b));
+}
+
+static inline real largest_lane(vec x) {
+    real top = x[0];
+    for (int i = 1; i < LANES; i++) top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+static inline real sum_lanes(vec x) {
+    real sum = 0;
+    for (int i = 0; i < LANES; i++) sum += x[i];
+    return sum;
+}
+
 /* What one pixel sends in each of the 8 directions: evidence times all that arrived, but for what came from there.
-   m[k] are the arriving messages, cavity[k] leaves out m[k]. */
-static void all_but_one(const grid_task *t, const real *restrict u, const real *const *m, real *const *cavity, real *work) {
-    const long S = t->padded;
-    real *suffix = work; /* suffix[k] = m[k] … m[7] */
-    memcpy(suffix + 7 * S, m[7], sizeof(real) * S);
-    for (int k = 6; k >= 1; k--) {
-        SIMD for (long s = 0; s < S; s++) suffix[k * S + s] = m[k][s] * suffix[(k + 1) * S + s];
-    }
-    real *prefix = work + 8 * S, largest[8] = {0};
-    memcpy(prefix, u, sizeof(real) * S);
-    for (int k = 0; k < 8; k++) {
-        real top = 0;
-        real *out = cavity[k];
-        const real *in = m[k], *after = suffix + (k + 1) * S;
-        if (k < 7) {
-            SIMD for (long s = 0; s < S; s++) {
-                real c = prefix[s] * after[s];
-                out[s] = c;
-                prefix[s] *= in[s];
-                top = c > top ? c : top;
-            }
-        } else {
-            SIMD for (long s = 0; s < S; s++) {
-                real c = prefix[s];
-                out[s] = c;
-                top = c > top ? c : top;
-            }
+   m[k] are the arriving messages, cavity[k] leaves out m[k]: prefix products times suffix products, no division. */
+static void all_but_one(const grid_task *t, const real *u, const real *const *m, real *const *cavity) {
+    vec sum[8] = {{0}};
+    for (long s = 0; s < t->padded; s += LANES) {
+        vec in[8], after[8], before = *(const vec *)(u + s);
+        for (int k = 0; k < 8; k++) in[k] = *(const vec *)(m[k] + s);
+        after[7] = in[7];
+        for (int k = 6; k > 0; k--) after[k] = in[k] * after[k + 1];
+        for (int k = 0; k < 8; k++) {
+            vec c = before;
+            if (k < 7) c *= after[k + 1];
+            *(vec *)(cavity[k] + s) = c;
+            sum[k] += c;
+            before *= in[k];
         }
-        largest[k] = top;
     }
+    vec witness = sum[0]; /* a lane that is large enough in all eight is the usual case */
+    for (int k = 1; k < 8; k++) witness = smaller(witness, sum[k]);
+    if (largest_lane(witness) > t->small) return;
     for (int k = 0; k < 8; k++)
-        if (!(largest[k] > t->small)) { /* once more, in double and scaled to 1 */
-            double top = 0;
+        if (!(largest_lane(sum[k]) > t->small)) { /* once more, in double and scaled to 1 */
+            double most = 0;
             for (int pass = 0; pass < 2; pass++)
                 for (long s = 0; s < t->states; s++) {
                     double c = u[s];
                     for (int i = 0; i < 8; i++)
                         if (i != k) c *= m[i][s];
-                    if (pass) cavity[k][s] = (real)(c / top);
-                    else top = c > top ? c : top;
+                    if (pass) cavity[k][s] = (real)(c / most);
+                    else most = c > most ? c : most;
                 }
         }
 }
@@ -351,7 +358,7 @@ static void row_cavities(const grid_task *t, const real *evidence, const real *m
             cavity[k] = cavities + ((k ^ 1) * t->width + x) * S;
         }
         spread(t, evidence + pixel * 3, u);
-        all_but_one(t, u, m, cavity, work + S);
+        all_but_one(t, u, m, cavity);
     }
 }
 
@@ -409,10 +416,11 @@ void grid_forward(const grid_task *t, long first, long last) {
                         if (to_x < 0 || to_x >= t->width) continue;
                         const long to = d * pixels + to_y * t->width + to_x;
                         const real *from = product + x * S;
-                        real *message = new + to * S, sum = 0;
-                        SIMD for (long s = 0; s < S; s++) sum += from[s];
-                        const real factor = (real)t->states / sum;
-                        SIMD for (long s = 0; s < S; s++) message[s] = from[s] * factor;
+                        real *message = new + to * S;
+                        vec sum = {0};
+                        for (long s = 0; s < S; s += LANES) sum += *(const vec *)(from + s);
+                        const real factor = (real)t->states / sum_lanes(sum);
+                        for (long s = 0; s < S; s += LANES) *(vec *)(message + s) = *(const vec *)(from + s) * factor;
                         scale[to] = factor;
                     }
                 }
@@ -472,10 +480,11 @@ void grid_backward(const grid_task *t, long first, long last, const real *d_labe
                         const long to = d * pixels + to_y * W + to_x;
                         const real *gradient = g + to * S, *message = new + to * S, factor = scale[to];
                         real *out = r + x * S;
-                        real constant = 0; /* what the scaling takes away: 0 but for rounding, which would grow 7-fold per layer */
-                        SIMD for (long s = 0; s < t->states; s++) constant += gradient[s];
-                        constant /= (real)t->states;
-                        SIMD for (long s = 0; s < t->states; s++) out[s] = factor * (gradient[s] / message[s] - constant);
+                        vec constant = {0}; /* what the scaling takes: 0 but for rounding, which would grow 7-fold per layer */
+                        for (long s = 0; s < S; s += LANES) constant += *(const vec *)(gradient + s);
+                        const real mean = sum_lanes(constant) / (real)t->states;
+                        for (long s = 0; s < S; s += LANES)
+                            *(vec *)(out + s) = factor * (*(const vec *)(gradient + s) / *(const vec *)(message + s) - mean);
                         for (long s = t->states; s < S; s++) out[s] = 0;
                     }
                     multiply(W, t->states, r, S, 1, t->transposed + d * t->states * S, dc, S, 0);
@@ -485,15 +494,11 @@ void grid_backward(const grid_task *t, long first, long last, const real *d_labe
                 for (long x = 0; x < W; x++) {
                     const long pixel = y * W + x;
                     real *total = work, *de = d_evidence + (b * pixels + pixel) * 3;
-                    memset(total, 0, sizeof(real) * S);
-                    for (int d = 0; d < 8; d++) {
-                        const real *dc = d_cavity + (d * W + x) * S;
-                        SIMD for (long s = 0; s < S; s++) total[s] += dc[s];
-                    }
-                    for (int k = 0; k < 8; k++) {
-                        const real *dc = d_cavity + ((k ^ 1) * W + x) * S;
-                        real *out = g_before + (k * pixels + pixel) * S;
-                        SIMD for (long s = 0; s < S; s++) out[s] = total[s] - dc[s];
+                    for (long s = 0; s < S; s += LANES) {
+                        vec sum = {0}, dc[8];
+                        for (int d = 0; d < 8; d++) sum += dc[d] = *(const vec *)(d_cavity + (d * W + x) * S + s);
+                        *(vec *)(total + s) = sum;
+                        for (int k = 0; k < 8; k++) *(vec *)(g_before + (k * pixels + pixel) * S + s) = sum - dc[k ^ 1];
                     }
                     long s = 0;
                     for (int l = 0; l < 3; l++)

@@ -1,0 +1,280 @@
+"""Measure how fast the models are.
+
+    python -m qtcore.bench              the tables of the README; about ten minutes
+    python -m qtcore.bench --quick      a look, in about a minute
+    python -m qtcore.bench --json bench.json
+
+Fast path and naive twin (the authors' way, qtcore/bench_naive.py) are timed in turn, in one run; what counts is the ratio of
+the medians. Timings of a shared machine are noisy: ratios less so.
+"""
+
+import json
+import multiprocessing
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import tyro
+from tqdm import tqdm
+
+import qtcore
+from qtcore import bench_naive
+from qtcore.bp import native
+from qtcore.cli import guarded
+from qtcore.files import write_atomically
+from qtcore.models.base import Model
+from qtcore.models.grbm import GaussianRBM
+from qtcore.models.grid import GridMRF
+from qtcore.models.rbm import RBM
+from qtcore.query import Query, fixed, uniform
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to measure."""
+
+    quick: bool = False
+    """Fewer repetitions and a smaller table."""
+    json: Path | None = None
+    """Keep the numbers in this file."""
+
+
+CASES = {"RBM 123×50, batch 500, N=10": "rbm", "Gaussian RBM 560×200, 20 images, N=50": "grbm", "grid 30×30×66, N=15": "grid"}
+
+
+def case(kind: str, images: int | None = None) -> tuple[Any, Query]:
+    """A model with random weights of a usual size, and a query."""
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    if kind == "rbm":
+        rbm = RBM(123, 50)
+        torch.nn.init.normal_(rbm.W, std=0.5)
+        return rbm, uniform()((torch.rand(images or 500, 123, generator=generator) < 0.3).float(), generator)
+    if kind == "grbm":
+        return GaussianRBM(560, 200), uniform()(torch.randn(images or 20, 560, generator=generator), generator)
+    noisy = (torch.rand(images or 2, 30, 30, generator=generator) < 0.12).float()
+    truth = torch.randint(3, noisy.shape, generator=generator)
+    return GridMRF(), fixed()(noisy, generator, truth)
+
+
+def step(loss: Callable[[], torch.Tensor], model: Model) -> None:
+    """Loss and gradient, as in training."""
+    model.zero_grad(set_to_none=True)
+    loss().backward()
+
+
+def inference(loss: Callable[[], torch.Tensor]) -> None:
+    with torch.no_grad():
+        loss()
+
+
+def seconds(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(kind: str, repeats: int) -> dict[str, float]:
+    """Seconds of a step and of an inference, fast and naive, measured in turn; the fast one several times as often."""
+    model, query = case(kind)
+    naive_query = query[:1] if kind == "grid" else query[:4] if kind == "grbm" else query
+    share = len(query) / len(naive_query)  # the naive twin does part of the batch: its cost is linear
+    model.compile_layers()
+    works: dict[str, tuple[Callable[[], None], float, int]] = {
+        "step": (lambda: step(lambda: model.loss(query), model), 1, 5),
+        "inference": (lambda: inference(lambda: model.loss(query)), 1, 5),
+        "naive step": (lambda: step(lambda: bench_naive.loss(model, naive_query), model), share, 1),
+        "naive inference": (lambda: inference(lambda: bench_naive.loss(model, naive_query)), share, 1),
+    }
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for name, (work, _, _) in works.items():
+        if not name.startswith("naive"):
+            work()  # buffers and machine code are made once
+    for _ in range(repeats):
+        for name, (work, factor, often) in works.items():
+            times[name] += [factor * seconds(work) for _ in range(often)]
+    found = {name: median(values) for name, values in times.items()}
+    with torch.no_grad():
+        difference = abs(float(model.loss(naive_query)) - float(bench_naive.loss(model, naive_query)))
+    return found | {"difference": difference, "images": len(query)}
+
+
+def matrix_rate() -> float:
+    """Floating-point operations per second of torch's matrix product, on pieces that fit the cache, all threads."""
+    a, b = torch.rand(1800, 66), torch.rand(66, 66)
+    out = torch.empty(1800, 66)
+    best = min(seconds(lambda: _multiply(a, b, out, 50)) for _ in range(7))
+    large, product = torch.rand(1024, 1024), torch.empty(1024, 1024)
+    square = min(seconds(lambda: _multiply(large, large, product, 1)) for _ in range(7))
+    return max(50 * 2 * 1800 * 66 * 66 / best, 2 * 1024**3 / square)
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, times: int) -> None:
+    for _ in range(times):
+        torch.mm(a, b, out=out)
+
+
+def _peak(kind: str, naive: bool, images: int, queue: Any) -> None:
+    """In a process of its own: by how much a training step raises the largest resident memory."""
+    model, query = case(kind, images)
+    small = query[:1] if kind != "rbm" else query[:2]
+    model.compile_layers()
+    tiny = GridMRF(3, 3) if kind == "grid" else None
+    if tiny is not None:
+        small = Query(torch.zeros(1, 3, 3), torch.ones(1, 3, 3), truth=torch.zeros(1, 3, 3, dtype=torch.long))
+        tiny.compile_layers()
+    warm: Any = tiny or model
+    loss = bench_naive.loss if naive else (lambda model, query: model.loss(query))
+    step(lambda: loss(warm, small), warm)  # libraries, threads
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    step(lambda: loss(model, query), model)
+    queue.put(_resident("VmHWM") - before)
+
+
+def _resident(which: str) -> int:
+    """Bytes of resident memory of this process, now (VmRSS) or at most (VmHWM)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(which))
+    return int(line.split()[1]) * 1024
+
+
+def peak_memory(kind: str, naive: bool, images: int) -> int:
+    """Bytes that a training step needs beyond the model and the libraries."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_peak, args=(kind, naive, images, queue))
+    process.start()
+    process.join()
+    if process.exitcode != 0:
+        raise RuntimeError(f"the memory measurement ended with code {process.exitcode}")
+    return int(queue.get())
+
+
+def growth(quick: bool) -> list[dict[str, float]]:
+    """How long one grid inference takes by size and number of layers: the cost grows linearly with both."""
+    model = GridMRF().compile_layers()
+    sides, layers = ((15, 30, 60), (5, 15)) if quick else ((15, 30, 60, 120), (5, 15, 30, 60))
+    rows = []
+    for side in sides:
+        image = (torch.rand(2, side, side) < 0.12).float()
+        query = Query(image, torch.ones_like(image))
+        for count in layers:
+            work = lambda count=count, query=query: inference(lambda: model(query, count))  # noqa: E731
+            work()
+            taken = median(seconds(work) for _ in range(3)) / 2
+            rows.append(
+                {"side": side, "layers": count, "ms": 1e3 * taken, "ns_per_edge_layer": 1e9 * taken / count / _edges(side)}
+            )
+    return rows
+
+
+def _edges(side: int) -> int:
+    """Directed edges of the 8-connected grid."""
+    return 4 * side * (side - 1) + 4 * (side - 1) ** 2
+
+
+def one_query() -> dict[str, dict[str, float]]:
+    """Milliseconds for one face and one contour image, with and without machine code."""
+    found = {}
+    for name, kind in (("one face, 50 layers", "grbm"), ("one contour image, 15 layers", "grid")):
+        model, query = case(kind, 1)
+        times = {}
+        for compiled in (False, True):
+            model.compiled = compiled
+            work = lambda model=model, query=query: inference(lambda: model(query))  # noqa: E731
+            work()
+            times["machine code" if compiled else "plain torch"] = 1e3 * median(seconds(work) for _ in range(9))
+        found[name] = times
+    return found
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """All the numbers."""
+    repeats = 2 if quick else 5
+    result: dict[str, Any] = {
+        "machine": {
+            "processor": _processor(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "native": native.available(),
+        },
+        "versions": {"qtcore": qtcore.__version__},
+        "load_before": os.getloadavg()[0],
+    }
+    tasks = tqdm(list(CASES.items()), disable=not sys.stderr.isatty(), desc="steps and inference")
+    result["cases"] = {title: compare(kind, repeats) for title, kind in tasks}
+    rate = matrix_rate()
+    grid = result["cases"]["grid 30×30×66, N=15"]
+    useful = 2 * 66**2 * 6844 * 15 * grid["images"]
+    result["matrix_rate"] = {
+        "torch": rate,
+        "inference_share": useful / grid["inference"] / rate,
+        "step_share": 3 * useful / grid["step"] / rate,
+    }
+    if sys.platform == "linux":
+        images = {"rbm": 500, "grbm": 8, "grid": 2}
+        result["memory"] = {
+            title: {"fast": peak_memory(kind, False, images[kind]), "naive": peak_memory(kind, True, images[kind])}
+            for title, kind in CASES.items()
+        }
+    result["one_query"] = one_query()
+    result["growth"] = growth(quick)
+    return result
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def tables(result: dict[str, Any]) -> str:
+    """The numbers as Markdown."""
+    lines = ["| | naive | fast | ratio | difference in loss |", "|---|---|---|---|---|"]
+    for title, found in result["cases"].items():
+        for what in ("step", "inference"):
+            slow, fast = found[f"naive {what}"], found[what]
+            times = f"{1e3 * slow:.0f} ms | {1e3 * fast:.1f} ms | {slow / fast:.0f}×"
+            lines.append(f"| {title}: {what} | {times} | {found['difference']:.1e} |")
+    rate = result["matrix_rate"]
+    shares = f"{100 * rate['inference_share']:.0f} % of that in inference, {100 * rate['step_share']:.0f} % in a training step"
+    lines += ["", f"torch multiplies matrices at {rate['torch'] / 1e9:.0f} GFLOP/s here; useful work of the grid: {shares}."]
+    lines += ["", "| peak memory of a training step | naive | fast | ratio |", "|---|---|---|---|"]
+    for title, found in result.get("memory", {}).items():
+        ratio = found["naive"] / max(found["fast"], 1)
+        lines.append(f"| {title} | {found['naive'] / 2**20:.0f} MiB | {found['fast'] / 2**20:.0f} MiB | {ratio:.1f}× |")
+    lines += ["", "| one query | plain torch | machine code |", "|---|---|---|"]
+    lines += [
+        f"| {name} | {found['plain torch']:.0f} ms | {found['machine code']:.1f} ms |"
+        for name, found in result["one_query"].items()
+    ]
+    lines += ["", "| grid inference, one image | layers | ms | ns per directed edge and layer |", "|---|---|---|---|"]
+    lines += [
+        f"| {r['side']}×{r['side']} | {r['layers']} | {r['ms']:.1f} | {r['ns_per_edge_layer']:.0f} |" for r in result["growth"]
+    ]
+    machine = result["machine"]
+    about = f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}"
+    lines += ["", f"{about}; load {result['load_before']:.1f} before."]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    command = tyro.cli(Command, prog="python -m qtcore.bench", description=__doc__)
+    result = measure(command.quick)
+    print(tables(result))
+    if command.json is not None:
+        write_atomically(command.json, json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    guarded(main)
