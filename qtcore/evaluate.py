@@ -117,9 +117,8 @@ def main() -> int:
     found = evaluate(model, dataset, command.split, queries, command.layers, command.seed, command.draws, command.rows)
     over = "samples" if command.draws == 1 else "draws"
     print(f"{command.model} on {name} ({dataset.source}), {command.split}, {found.count} samples, queries {queries}")
-    print(
-        f"NCE {found.mean * BITS:.4f} ± {found.error * BITS:.4f} bits, {found.mean:.4f} ± {found.error:.4f} nats (± over {over})"
-    )
+    bits = f"{found.mean * BITS:.4f} ± {found.error * BITS:.4f} bits"
+    print(f"NCE {bits}, {found.mean:.4f} ± {found.error:.4f} nats (± over {over})")
     if isinstance(model, GridMRF):
         grid = evaluate_grid(model, dataset, command.split, command.layers, command.rows)
         print(f"IoU {grid.iou.mean:.2f} ± {grid.iou.error:.2f} %")
