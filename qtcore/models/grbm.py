@@ -64,8 +64,8 @@ class GaussianRBM(Model):
 
     def _prepare(self, query: Query) -> tuple[Tensor, Tensor, gaussian.Evidence]:
         """Weights in the unit σ, biases, evidence."""
-        if has_values(self.sigma) and not 0 < float(self.sigma) < float("inf"):
-            raise InputError(f"sigma must be > 0, but it is {float(self.sigma):g}.")
+        if has_values(self.sigma) and not 0 < (sigma := float(self.sigma.detach())) < float("inf"):
+            raise InputError(f"sigma must be > 0, but it is {sigma:g}.")
         values, weight = query.values.to(self.W.dtype), query.observed.to(self.W.dtype)
         return self.W / self.sigma, self.c, gaussian.evidence(values, weight, self.b, self.sigma)
 
@@ -100,6 +100,8 @@ class GaussianRBM(Model):
             for name, tensor in messages._asdict().items():
                 self._finite(f"the message {name!r}", index, tensor)
             mean, deviation, hidden, floored_beliefs = gaussian.beliefs(messages, c, given)
+            self._finite("the mean of a pixel", index, mean, deviation)
+            self._finite("the logit of a hidden unit", index, hidden)
             info = {"floored": floored + floored_beliefs}
             yield self._layer(index, mean, deviation, hidden, gaussian.residual(messages, old), messages, info)
 
