@@ -1,10 +1,18 @@
 """What all command lines share: one clear sentence and exit code 2 instead of a traceback."""
 
+import contextlib
+import io
+import re
 import sys
 from collections.abc import Callable
+from typing import Any, TypeVar
+
+from qtcore.errors import InputError
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+
+T = TypeVar("T")
 
 
 def guarded(main: Callable[[], "int | None"]) -> None:
@@ -25,3 +33,26 @@ def guarded(main: Callable[[], "int | None"]) -> None:
         print(f"error: {error}", file=sys.stderr)
         code = BAD_INPUT
     sys.exit(code or 0)
+
+
+def arguments(kind: type[T], **options: Any) -> T:
+    """The command line as a dataclass, by tyro.cli with these options; what is wrong with it is said in one sentence."""
+    import tyro
+
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        try:
+            return tyro.cli(kind, **options)
+        except SystemExit as end:
+            if not end.code:  # --help
+                raise
+    raise InputError(_sentence(told.getvalue()))
+
+
+def _sentence(box: str) -> str:
+    """What tyro says in the first part of a box of several lines."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [re.sub(r"^[│|]|[│|]$", "", line).strip() for line in plain.splitlines()[1:-1]]
+    first = next((i for i, line in enumerate(lines) if line and not line.strip("─-")), len(lines))  # a rule across the box
+    said = " ".join(line for line in lines[:first] if line)
+    said = re.sub(r"^Error parsing [a-z._]+: ", "", said)  # the sentence that follows names the setting itself
+    return said.rstrip(".") + "." if said else "the command line cannot be understood; see --help."

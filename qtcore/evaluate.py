@@ -16,7 +16,7 @@ import torch
 import tyro
 
 from qtcore import data
-from qtcore.cli import guarded
+from qtcore.cli import arguments, guarded
 from qtcore.data import Dataset
 from qtcore.errors import InputError
 from qtcore.learn.query_training import generator
@@ -103,7 +103,7 @@ def evaluate_grid(
 
 
 def main() -> int:
-    command = tyro.cli(Command, prog="python -m qtcore.evaluate", description=__doc__)
+    command = arguments(Command, prog="python -m qtcore.evaluate", description=__doc__)
     model = load(command.model, device(command.device)).compile_layers()
     name = command.data or model.notes.get("dataset")
     if name is None:

@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 import qtcore
 from qtcore import data
-from qtcore.cli import guarded
+from qtcore.cli import arguments, guarded
 from qtcore.errors import InputError
 from qtcore.experiments import EXPERIMENTS, Experiment, named
 from qtcore.learn import run
@@ -56,22 +56,21 @@ class Command:
         return self.out or Path("runs") / self.experiment.name.replace("/", "-")
 
 
-def parse_command(arguments: list[str]) -> Command:
+def parse_command(words: list[str]) -> Command:
     """The command line as a Command; the experiment's name comes first and sets the defaults."""
-    names = [argument for argument in arguments[:1] if not argument.startswith("-")]
+    names = [word for word in words[:1] if not word.startswith("-")]
+    if not names and not {"-h", "--help"} & set(words):
+        raise InputError(f"name an experiment first: one of {', '.join(EXPERIMENTS)}.")
     default = named(names[0]) if names else EXPERIMENTS["rbm/adult"]
     description = f"{__doc__}\nExperiments: {', '.join(EXPERIMENTS)}.\nThe defaults below are those of {default.name}."
-    command = tyro.cli(
+    return arguments(
         Command,
         prog="python -m qtcore.train NAME",
         description=description,
         default=Command(default),
-        args=arguments[len(names) :],
+        args=words[len(names) :],
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    if not names:
-        raise InputError(f"name an experiment first: one of {', '.join(EXPERIMENTS)}.")
-    return command
 
 
 class Watcher:

@@ -13,6 +13,7 @@ from torch.nn.functional import softplus
 
 from qtcore.bp import native
 from qtcore.bp.compact import compact
+from qtcore.bp.compiled import compiled as torch_compiled
 
 HARD_LOGIT = 1000.0
 """The logit shown for a variable that was seen for certain (the paper clips there). The messages do not use it:
@@ -137,14 +138,17 @@ def visible_beliefs(W: Tensor, c_v: Tensor, c_h: Tensor, given: Evidence, n_laye
     weights = places.columns(W)
     message = torch.zeros_like(weights)
     belief = bias if n_layers % 2 == 0 else c_h.expand_as(hidden_bias)
-    for layer in range(n_layers, 0, -1):  # an odd number of layers to go: to the visible variables
-        if layer % 2:
-            message = sum_product(belief[:, :, None] - message, weights)
-            belief = bias + message.sum(1)
-        else:
-            message = sum_product(belief[:, None, :] - message, weights)
-            belief = hidden_bias + message.sum(2)
+    half = torch_compiled(half_layer) if compiled else half_layer
+    for left in range(n_layers, 0, -1):  # an odd number of layers to go: to the visible variables
+        message, belief = half(message, belief, weights, *((bias, 1) if left % 2 else (hidden_bias, 2)))
     return places.put(alone, belief)
+
+
+def half_layer(message: Tensor, sender: Tensor, W: Tensor, bias: Tensor, over: int) -> tuple[Tensor, Tensor]:
+    """New messages [B, H, J] from the senders' beliefs, and the receivers' beliefs: their bias plus the sum over dimension
+    `over` (1, the hidden units, when they send to the visible variables; 2 the other way)."""
+    message = sum_product(sender.unsqueeze(3 - over) - message, W)
+    return message, bias + message.sum(over)
 
 
 def residual(new: Messages, old: Messages) -> Tensor:

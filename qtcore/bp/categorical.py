@@ -18,12 +18,18 @@ MATRIX_PRODUCT_RANGE = 60.0
 smallest e^−60 ≈ 1e−26, no sum can vanish in float32, and what underflows (below 1e−38) is not seen beside it."""
 
 
-def messages(cavity: Tensor, potential: Tensor, sums: bool = True) -> Tensor:
+def is_mild(potential: Tensor) -> bool:
+    """Whether messages through this log-potential may be computed as matrix products."""
+    return extent(potential) <= MATRIX_PRODUCT_RANGE
+
+
+def messages(cavity: Tensor, potential: Tensor, sums: bool = True, mild: bool | None = None) -> Tensor:
     """log Σ_s exp(potential[s, t] + cavity[s]) for every row: [..., R, S] with [..., S, S'] gives [..., R, S'].
 
-    `cavity` may hold −∞ (a state that is ruled out), but no row may consist of it alone.
+    `cavity` may hold −∞ (a state that is ruled out), but no row may consist of it alone. `mild` is what `is_mild` says of
+    the potential, for those who know.
     """
-    if sums and extent(potential) <= MATRIX_PRODUCT_RANGE:
+    if sums and (is_mild(potential) if mild is None else mild):
         top = cavity.detach().amax(-1, keepdim=True)
         shift = potential.detach().amax((-2, -1), keepdim=True)
         product = torch.matmul((cavity - top).exp(), (potential - shift).exp())

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from qtcore.bp import native
 from qtcore.bp.compact import compact
+from qtcore.bp.compiled import compiled as torch_compiled
 
 EPSILON = 1e-3
 """Variance with which a certain reading is taken (ε in the supplement)."""
@@ -127,8 +128,9 @@ def visible_beliefs(W: Tensor, c: Tensor, given: Evidence, n_layers: int, compil
         part = Evidence(linear, precision, torch.zeros_like(linear, dtype=torch.bool))
         weights = places.columns(W)
         messages = initial(weights, part)
+        one = torch_compiled(layer) if compiled else layer
         for _ in range(n_layers):
-            messages, _ = layer(messages, weights, hidden_bias, part)
+            messages, _ = one(messages, weights, hidden_bias, part)
         totals = _totals(messages, part)
     return moments(places.put(given.linear, totals[0]), places.put(given.precision, totals[1]))
 

@@ -144,20 +144,29 @@ class _Training:
         self.queries = queries or (fixed() if isinstance(model, GridMRF) else uniform())
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
+        self._check_data()
+        loss = _Loss(model, settings.train_layers)
+        self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss  # takes the first one's weights
         self.coordinates = Coordinates(model)
         tensors = self.coordinates.tensors
         self.optimiser = torch.optim.Adam(tensors.values(), lr=settings.learning_rate)
         self.average = {name: tensor.detach().clone() for name, tensor in tensors.items()} if settings.averaging else None
-        loss = _Loss(model, settings.train_layers)
-        self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss
         self.steps = settings.total_steps(len(train[0]))
         self.step = 0
         self.seconds = 0.0
         self.best: float | None = None
+        self.best_step: int | None = None
         self.best_tensors: dict[str, Tensor] | None = None
         self.last_valid: float | None = None
         self.chunk = self._first_chunk()
         self.keeper = keeper
+
+    def _check_data(self) -> None:
+        """Refuse rows of another shape, and labels that are missing, before anything is done."""
+        for values, truth in (self.train, *([] if self.valid is None else [self.valid])):
+            first = self.queries(values[:1], generator(0), None if truth is None else truth[:1])
+            self.model._check(first.to(self.model.device))
+            self.model._check_truth(first.to(self.model.device))
 
     # ------------------------------------------------------------------ the loop
 
@@ -185,11 +194,15 @@ class _Training:
 
     def _agree(self, stop: bool) -> bool:
         """All processes stop together when one of them was asked to."""
+        return self._over_all(float(stop)) > 0
+
+    def _over_all(self, number: float) -> float:
+        """The sum over all processes."""
         if self.world == 1:
-            return stop
-        flag = torch.tensor(float(stop), device=self.model.device)
-        dist.all_reduce(flag)
-        return bool(flag > 0)
+            return number
+        total = torch.tensor(number, dtype=torch.float64, device=self.model.device)  # NCCL wants it on the GPU
+        dist.all_reduce(total)
+        return float(total)
 
     def _one_step(self) -> float:
         settings = self.settings

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from qtcore.bp import categorical, native
+from qtcore.bp.compiled import compiled as torch_compiled
 from qtcore.errors import InputError
 from qtcore.models.base import Layer, TemperedModel
 from qtcore.models.rbm import positive
@@ -124,17 +125,6 @@ class GridMRF(TemperedModel):
         potential = torch.stack([table.T if d % 2 else table for d, table in enumerate(tables)])
         return T, sums, potential / T, self._log_evidence(query)[..., self.label] / T
 
-    def _layer(self, message: Tensor, potential: Tensor, given: Tensor, sums: bool) -> Tensor:
-        """One parallel update of all messages [8, B, height, width, S]; entry d is what arrives from direction d."""
-        directions, batch, height, width, states = message.shape
-        total = given + message.sum(0)
-        sent = []
-        for d in range(directions):  # one direction at a time: the robust form needs S times the memory
-            cavity = (total - message[d ^ 1]).reshape(-1, states)
-            sent.append(categorical.normalise(categorical.messages(cavity, potential[d], sums)))
-        new = torch.stack([_arrive(m.reshape(batch, height, width, states), d) for d, m in enumerate(sent)])
-        return categorical.damp(new, message, self.damping)
-
     def _marginals(self, T: Tensor, message: Tensor, given: Tensor) -> tuple[Categorical, Categorical]:
         """Beliefs over the labels (the sum of a label's clones) and over all states."""
         belief = message.sum(0)
@@ -152,15 +142,17 @@ class GridMRF(TemperedModel):
         if count and self._can_compile(T, sums, potential):
             return self._compiled(potential, self._log_evidence(query), count)
         message = self._initial(given)
+        mild = categorical.is_mild(potential)
+        layer = torch_compiled(one_layer) if self.compiled else one_layer
         for _ in range(count):
-            message = self._layer(message, potential, given, sums)
+            message = layer(message, potential, given, sums, mild, self.damping)
         return self._marginals(T, message, given)[0]
 
     def _can_compile(self, T: Tensor, sums: bool, potential: Tensor) -> bool:
         """Machine code runs in linear space, at T = 1 and without damping, while no message can vanish there."""
         if not (self.compiled and sums and not self.damping and not T.requires_grad and native.can(potential)):
             return False
-        return float(T) == 1 and categorical.extent(potential) <= categorical.MATRIX_PRODUCT_RANGE
+        return float(T) == 1 and categorical.is_mild(potential)
 
     def _compiled(self, potential: Tensor, given: Tensor, count: int) -> Categorical:
         """The marginals by machine code, in linear space with the largest factors at 1."""
@@ -177,11 +169,24 @@ class GridMRF(TemperedModel):
         T, sums, potential, given = self._prepare(query)
         message = self._initial(given)
         residual = given.new_zeros(len(query))
+        mild = categorical.is_mild(potential)
         for index in range(self._layer_count(n) + 1):
             if index:
-                old, message = message, self._layer(message, potential, given, sums)
+                old, message = message, one_layer(message, potential, given, sums, mild, self.damping)
                 residual = T * categorical.change(message, old).amax((0, 2, 3))
             yield Layer(index, *self._marginals(T, message, given), residual, {"arriving": T * message})
+
+
+def one_layer(message: Tensor, potential: Tensor, given: Tensor, sums: bool, mild: bool, damping: float) -> Tensor:
+    """One parallel update of all messages [8, B, height, width, S]; entry d is what arrives from direction d."""
+    directions, batch, height, width, states = message.shape
+    total = given + message.sum(0)
+    new = []
+    for d in range(directions):  # one direction at a time: the robust form needs S times the memory
+        cavity = (total - message[d ^ 1]).reshape(-1, states)
+        sent = categorical.normalise(categorical.messages(cavity, potential[d], sums, mild))
+        new.append(_arrive(sent.reshape(batch, height, width, states), d))
+    return categorical.damp(torch.stack(new), message, damping)
 
 
 def _arrive(sent: Tensor, d: int) -> Tensor:
