@@ -9,8 +9,7 @@ Prints the normalised cross-entropy (NCE) in bits and nats, for a grid also the 
 errors over samples (one draw) or over draws.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import tyro
@@ -56,7 +55,7 @@ def overall(scores: list[Score]) -> Score:
     if len(scores) == 1:
         return scores[0]
     means = torch.tensor([found.mean for found in scores], dtype=torch.float64)
-    return Score(float(means.mean()), float(means.std()) / math.sqrt(len(means)), scores[0].count)
+    return replace(Score.of(means), count=scores[0].count)
 
 
 def evaluate(
@@ -93,13 +92,12 @@ def evaluate_grid(
     parts: dict[str, list[torch.Tensor]] = {"iou": [], "nce": [], "iou_framed": [], "nce_framed": []}
     for values, truth in batches(dataset.splits[split][:rows], dataset.truth[split][:rows], 20):
         query = Query(values, torch.ones(values.shape, dtype=torch.bool), truth=truth).to(model.device)  # type: ignore[arg-type]
-        labels = query.truth.long()
-        p = model(query, layers).probs
+        labels = query.truth.long().cpu()
+        p = model(query, layers).probs.cpu()
         for suffix, q in (("", p), ("_framed", force_frame(p))):
             parts["iou" + suffix].append(100 * iou(labels, q[..., 1]))
             parts["nce" + suffix].append(-q.gather(-1, labels[..., None]).double().clamp_min(1e-38).log().mean((1, 2, 3)))
-    each = {name: torch.cat(found).double() for name, found in parts.items()}
-    return GridScore(**{name: Score(float(x.mean()), float(x.std()) / math.sqrt(len(x)), len(x)) for name, x in each.items()})
+    return GridScore(**{name: Score.of(torch.cat(found)) for name, found in parts.items()})
 
 
 def main() -> int:
@@ -110,8 +108,9 @@ def main() -> int:
         raise InputError("the model does not say what it was trained on; name a dataset with --data.")
     if command.split not in ("train", "valid", "test"):
         raise InputError(f"split must be train, valid or test, not {command.split!r}.")
-    if command.draws < 1:
-        raise InputError(f"draws must be at least 1, not {command.draws}.")
+    for option, number, least in (("draws", command.draws, 1), ("rows", command.rows, 1), ("seed", command.seed, 0)):
+        if number is not None and number < least:
+            raise InputError(f"{option} must be at least {least}, not {number}.")
     dataset = data.load(name)
     queries = command.queries or ("everything" if isinstance(model, GridMRF) else "uniform")
     found = evaluate(model, dataset, command.split, queries, command.layers, command.seed, command.draws, command.rows)

@@ -29,6 +29,10 @@ def write_atomically(path: "str | os.PathLike[str]", write: "bytes | str | Calla
             os.fsync(file.fileno())
         os.replace(temporary, path)
         _sync_folder(path.parent)
+    except OSError as error:
+        if error.filename is None:  # such as "No space left on device": say of what
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     return path

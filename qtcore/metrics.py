@@ -21,7 +21,15 @@ class Score:
 
     mean: float
     error: float
+    """NaN for a single sample."""
     count: int
+
+    @classmethod
+    def of(cls, each: Tensor) -> "Score":
+        """Of one number per sample [n]."""
+        each = each.double()
+        error = float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else math.nan
+        return cls(float(each.mean()), error, len(each))
 
 
 def nce(model: Model, query: Query, per_image: bool = False, n_layers: int | None = None) -> float:
@@ -30,7 +38,7 @@ def nce(model: Model, query: Query, per_image: bool = False, n_layers: int | Non
     `per_image` averages over the targets of each sample first, then over samples (as for the Frey faces).
     """
     with torch.no_grad():
-        losses, target = model.nll(query, n_layers)
+        losses, target = (tensor.cpu() for tensor in model.nll(query, n_layers))
     if per_image:
         return float(_per_sample(losses, target).mean()) * BITS
     return float(losses.sum(dtype=torch.float64) / target.sum()) * BITS
@@ -81,7 +89,7 @@ def score(
         for part, labels in batches(values, truth, batch):
             query = queries(part, generator, labels).to(model.device)
             losses, target = model.nll(query, n_layers)
-            sums.append(losses.flatten(1).sum(1, dtype=torch.float64).cpu())
+            sums.append(losses.flatten(1).cpu().sum(1, dtype=torch.float64))  # not every device has float64
             counts.append(target.flatten(1).sum(1).cpu())
     total, count = torch.cat(sums), torch.cat(counts).double()
     used = count > 0
@@ -89,8 +97,7 @@ def score(
         raise InputError("none of the queries has a target, so there is nothing to score.")
     total, count = total[used], count[used]
     if per_image:
-        each = total / count
-        return Score(float(each.mean()), float(each.std() / math.sqrt(len(each))), len(each))
+        return Score.of(total / count)
     mean = total.sum() / count.sum()
     error = ((total - mean * count) ** 2).sum().sqrt() / count.sum()  # of a ratio of sums
-    return Score(float(mean), float(error), len(count))
+    return Score(float(mean), float(error) if len(count) > 1 else math.nan, len(count))

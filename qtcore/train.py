@@ -80,7 +80,7 @@ class Watcher:
         self.folder, self.settings, self.quiet = folder, settings, quiet
         self.signal: int | None = None
         self.bar: tqdm | None = None
-        self.shown: float | None = None
+        self.shown: tuple[int, float] | None = None  # the last step of which a line was printed, and when
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
 
@@ -103,12 +103,11 @@ class Watcher:
             self.bar.update(self.settings.batch)
         elif progress.step % self.settings.validate_every == 0 or progress.step == progress.steps:
             now = time.monotonic()
-            speed = (
-                ""
-                if self.shown is None
-                else f", {self.settings.validate_every * self.settings.batch / (now - self.shown):.0f} img/s"
-            )
-            self.shown = now
+            speed = ""
+            if self.shown is not None:
+                images = (progress.step - self.shown[0]) * self.settings.batch
+                speed = f", {images / (now - self.shown[1]):.0f} img/s"
+            self.shown = progress.step, now
             valid = f"valid {_bits(progress.valid)}, best {_bits(progress.best)} bits"
             print(f"step {progress.step}/{progress.steps}: loss {progress.loss:.4f} nats, {valid}{speed}", flush=True)
 
@@ -125,8 +124,11 @@ def start_processes(device: torch.device) -> torch.device:
     """Join the other processes when torchrun started several; returns this process's device."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return device
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if device.type == "cuda" else device
+    return device
 
 
 def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
@@ -134,9 +136,13 @@ def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
     path = folder / run.CONFIG
     if not resume or not (folder / run.STATE).exists() or not path.exists():
         return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["experiment"]
+        before["settings"].items()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not the configuration of a run of this command; give another folder.") from error
     for key, value in config["experiment"].items():
-        old = before["experiment"].get(key)
+        old = before.get(key)
         if key == "settings":
             free = ("epochs", "steps", "save_every")
             old = {name: setting for name, setting in old.items() if name not in free}
@@ -160,7 +166,7 @@ def main() -> int:
     model = experiment.build(dataset).to(device).compile_layers()
     queries = parse(experiment.queries, dataset.image_shape)
     train, valid = (
-        values if experiment.queries != "everything" or dataset.truth is None else (values, dataset.truth[part])
+        (values, dataset.truth[part]) if dataset.kind == "grid" and dataset.truth is not None else values
         for part, values in (("train", dataset.train), ("valid", dataset.valid))
     )
     watcher = Watcher(folder, settings, quiet=not main_process)

@@ -35,7 +35,8 @@ class Coordinates:
     def pull(self) -> None:
         """Gradients of the coordinates, from those of the parameters, by the chain rule."""
         outputs = self.values(self.tensors)
-        gradients = [self.parameters[name].grad for name in outputs]
+        given = {name: self.parameters[name].grad for name in outputs}
+        gradients = [torch.zeros_like(outputs[name]) if grad is None else grad for name, grad in given.items()]  # None: unused
         found = torch.autograd.grad(list(outputs.values()), list(self.tensors.values()), gradients)
         for tensor, gradient in zip(self.tensors.values(), found, strict=True):
             tensor.grad = gradient

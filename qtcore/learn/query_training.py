@@ -7,7 +7,7 @@ a saved state does exactly what it would have done, and all processes of a distr
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,14 +19,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from qtcore.errors import InputError, NotFiniteError
+from qtcore.errors import InputError, ModelFileError, NotFiniteError
 from qtcore.learn.coordinates import Coordinates
 from qtcore.learn.run import Run
 from qtcore.learn.settings import Settings
 from qtcore.metrics import BITS, score
 from qtcore.models.base import Model
 from qtcore.models.grid import GridMRF
-from qtcore.query import Mask, Query, fixed, has_values, uniform
+from qtcore.query import Mask, Query, fixed, uniform
 
 KEPT_BYTES = 2**31
 """A minibatch is split so that what a chunk keeps for its backward pass stays below this."""
@@ -65,7 +65,9 @@ class _Loss(nn.Module):
         self.model = model
         self.layers = layers
 
-    def forward(self, query: Query) -> Tensor:
+    def forward(self, query: Query | None) -> Tensor:
+        if query is None:  # a backward pass that adds nothing: DistributedDataParallel collects what there is
+            return torch.stack([parameter.sum() * 0 for parameter in self.model.parameters() if parameter.requires_grad]).sum()
         return self.model.nll(query, self.layers)[0].sum()
 
 
@@ -90,7 +92,7 @@ def fit(
             observed and every pixel is scored).
         settings: how to train; single ones can also be given by name, such as `steps=500` or `learning_rate=0.01`.
         folder: where to keep the state, the log and the best model, so that the run can go on later with `resume`.
-        callback: called after every step; return True to stop.
+        callback: called after every step; return True to stop, which leaves the model as it is at that step.
         config: whatever should stand in the folder's config.json.
 
     Example:
@@ -118,8 +120,14 @@ def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
+def _out_of_memory(error: Exception) -> bool:
+    """Whether memory was the trouble; on the CPU torch raises a RuntimeError like any other."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+
+
 def _pair(data: Data) -> tuple[Tensor, Tensor | None]:
     values, truth = data if isinstance(data, tuple) else (data, None)
+    values, truth = torch.as_tensor(values), None if truth is None else torch.as_tensor(truth)
     if len(values) == 0:
         raise InputError("there are no rows to train on.")
     if truth is not None and len(truth) != len(values):
@@ -173,6 +181,7 @@ class _Training:
     def run(self, callback: Callable[[Progress], "bool | None"] | None) -> Model:
         start = time.monotonic() - self.seconds
         stopped = False
+        self._check_finite("the parameter", self.coordinates.tensors)
         while self.step < self.steps and not stopped:
             loss = self._one_step()
             self.step += 1
@@ -215,14 +224,11 @@ class _Training:
         self.coordinates.push()
         total = self._backward(query, targets)
         if not math.isfinite(total):
-            self._explain(query, total)
+            self._explain(f"step {self.step + 1}", query, total, settings.train_layers)
         self.coordinates.pull()
-        for name, tensor in self.coordinates.tensors.items():
-            if tensor.grad is not None and not bool(tensor.grad.isfinite().all()):
-                raise NotFiniteError(
-                    f"step {self.step + 1}: the gradient of {name} is not finite; try a smaller learning rate."
-                )
+        self._check_finite("the gradient of", {name: tensor.grad for name, tensor in self.coordinates.tensors.items()})
         self.optimiser.step()
+        self._check_finite("the parameter", self.coordinates.tensors)
         if self.average is not None:
             decay = min(settings.averaging, (1 + self.step) / (10 + self.step))
             for name, tensor in self.coordinates.tensors.items():
@@ -241,56 +247,60 @@ class _Training:
 
     def _backward(self, query: Query, targets: int) -> float:
         """Gradients of the mean loss over all targets of the minibatch, chunk by chunk; returns that mean in nats."""
-        mine = query[self.rank :: self.world] if self.world > 1 else query
-        idle = len(mine.observed) == 0 if self.world > 1 else False
         while True:
+            self.model.zero_grad(set_to_none=True)
             try:
-                return self._accumulate(query[:1] if idle else mine, targets, 0.0 if idle else 1.0)
-            except torch.OutOfMemoryError:
-                if self.chunk == 1:
+                total = self._accumulate(query, targets)
+                break
+            except NotFiniteError:  # all processes must hear of it before any of them stops
+                total = math.nan
+                break
+            except (RuntimeError, MemoryError) as error:
+                if self.chunk == 1 or not _out_of_memory(error):
                     raise
-                self.chunk = math.ceil(self.chunk / 2)
+            self.chunk = math.ceil(self.chunk / 2)
+        if self.world > 1:  # only now, so that processes may differ in the number of their chunks, or have none
+            self.loss(None).backward()
+        return self._over_all(total)
 
-    def _accumulate(self, query: Query, targets: int, weight: float) -> float:
-        self.model.zero_grad(set_to_none=True)
-        total = torch.zeros((), dtype=torch.float64)
-        starts = range(0, len(query), self.chunk)
-        for start in starts:
+    def _accumulate(self, query: Query, targets: int) -> float:
+        """The part of this process: every world-th row, in chunks."""
+        total = 0.0
+        if self.rank >= len(query):
+            return total
+        query = query[self.rank :: self.world] if self.world > 1 else query
+        for start in range(0, len(query), self.chunk):
             part = query[start : start + self.chunk].to(self.model.device)
-            last = start == starts[-1]
-            alone = nullcontext() if last or self.world == 1 else self.loss.no_sync()  # type: ignore[operator]
-            with alone:
-                if not bool(self.model._target(part).any()):
-                    continue
-                loss = self.loss(part) * (weight / targets)
+            if not bool(self.model._target(part).any()):
+                continue
+            with nullcontext() if self.world == 1 else self.loss.no_sync():  # type: ignore[operator]
+                loss = self.loss(part) / targets
                 (loss * self.world).backward()  # DistributedDataParallel averages over the processes
-            total += loss.detach().double().cpu()
-        if self.world > 1:
-            dist.all_reduce(total)
-        return float(total)
+            total += float(loss.detach())
+        return total
 
     def _first_chunk(self) -> int:
         values = self.train[0]
         each = self.model.kept_bytes(tuple(values.shape[1:]), self.settings.train_layers or self.model.n_layers)
         return max(1, min(self.settings.batch, KEPT_BYTES // max(1, each)))
 
-    def _explain(self, query: Query, total: float) -> None:
-        """The loss is not finite: find the layer and the tensor where it began."""
-        for name, parameter in self.model.named_parameters():
-            if not bool(parameter.isfinite().all()):
-                raise NotFiniteError(f"step {self.step + 1}: the parameter {name} is not finite; try a smaller learning rate.")
-        with torch.no_grad():
+    def _check_finite(self, what: str, tensors: Mapping[str, Tensor | None]) -> None:
+        for name, tensor in tensors.items():
+            if tensor is not None and not bool(tensor.isfinite().all()):
+                raise NotFiniteError(f"step {self.step + 1}: {what} {name} is not finite; try a smaller learning rate.")
+
+    @torch.no_grad()
+    def _explain(self, when: str, query: Query, loss: float, n_layers: int | None) -> None:
+        """Stop because the loss is not finite, with the layer and the tensor where it began."""
+        try:
             for start in range(0, len(query), self.chunk):
-                part = query[start : start + self.chunk].to(self.model.device)
-                for layer in self.model.layers(part, self.settings.train_layers):
+                for layer in self.model.layers(query[start : start + self.chunk].to(self.model.device), n_layers):
                     for name, message in layer.messages.items():
-                        if has_values(message) and message.is_floating_point() and not bool(message.isfinite().all()):
-                            raise NotFiniteError(
-                                f"step {self.step + 1}: the message {name!r} is not finite in layer {layer.index}."
-                            )
-        raise NotFiniteError(
-            f"step {self.step + 1}: the loss is {total}, though all messages are finite; it began in the marginals."
-        )
+                        if message.is_floating_point() and not bool(message.isfinite().all()):
+                            raise NotFiniteError(f"the message {name!r} is not finite in layer {layer.index}.")
+        except NotFiniteError as error:
+            raise NotFiniteError(f"{when}: {error}") from error
+        raise NotFiniteError(f"{when}: the loss is {loss}, though all messages are finite; it began in the marginals.")
 
     # ------------------------------------------------------------------ validation
 
@@ -303,17 +313,24 @@ class _Training:
         values, truth = (None if part is None else part[: self.settings.valid_rows] for part in self.valid)
         assert values is not None
         self.coordinates.push(self._kept())
-        found = score(self.model, values, self.queries, generator(VALID), truth, batch=min(500, max(1, self.chunk)))
-        self.last_valid = found.mean * BITS
+        try:
+            found = score(self.model, values, self.queries, generator(VALID), truth, batch=min(500, self.chunk)).mean
+        except NotFiniteError:
+            found = math.nan
+        if not math.isfinite(found):
+            self._explain(f"validation after step {self.step}", self.queries(values, generator(VALID), truth), found, None)
+        self.last_valid = found * BITS
         if self.best is None or self.last_valid < self.best:
-            self.best = self.last_valid
-            self.best_tensors = {name: tensor.detach().clone() for name, tensor in self._kept().items()}
+            self._new_best(self.last_valid, self.step, {name: tensor.detach().clone() for name, tensor in self._kept().items()})
             if self.keeper is not None:
-                self.model.notes["valid_nce_bits"] = self.best
-                self.model.notes["step"] = self.step
                 self.keeper.save_best(self.model)
         if self.keeper is not None:
             self.keeper.log({"step": self.step, "valid": self.last_valid, "best": self.best}, self.seconds)
+
+    def _new_best(self, best: float, step: int, tensors: dict[str, Tensor]) -> None:
+        self.best, self.best_step, self.best_tensors = best, step, tensors
+        self.model.notes["valid_nce_bits"] = best
+        self.model.notes["step"] = step
 
     def _log_step(self, loss: float) -> None:
         if self.keeper is not None:
@@ -331,25 +348,34 @@ class _Training:
                 tensors[f"{part}.{name}"] = self.optimiser.state[tensor][part]
         for prefix, group in (("average", self.average), ("best", self.best_tensors)):
             tensors |= {f"{prefix}.{name}": tensor for name, tensor in (group or {}).items()}
-        numbers = {"step": self.step, "best": self.best, "last_valid": self.last_valid, "chunk": self.chunk}
-        self.keeper.save_state(tensors, numbers | {"seconds": self.seconds})
+        numbers = {"step": self.step, "best": self.best, "best_step": self.best_step, "last_valid": self.last_valid}
+        self.keeper.save_state(tensors, numbers | {"chunk": self.chunk, "seconds": self.seconds})
 
     def restore(self) -> None:
         """Go on from the newest saved state, if there is one."""
-        saved = None if self.keeper is None else self.keeper.load_state()
+        if self.keeper is None:
+            return
+        saved = self.keeper.load_state()
         if saved is None:
             return
         tensors, numbers = saved
-        with torch.no_grad():
-            for name, tensor in self.coordinates.tensors.items():
-                tensor.copy_(tensors[f"coordinate.{name}"])
-                parts = ("exp_avg", "exp_avg_sq", "step")
-                self.optimiser.state[tensor] = {part: tensors[f"{part}.{name}"].clone() for part in parts}
-                for part in ("exp_avg", "exp_avg_sq"):
-                    self.optimiser.state[tensor][part] = self.optimiser.state[tensor][part].to(tensor.device)
-                if self.average is not None:
-                    self.average[name].copy_(tensors[f"average.{name}"])
-        found = {name.removeprefix("best."): tensor for name, tensor in tensors.items() if name.startswith("best.")}
-        self.best_tensors = {name: tensor.to(self.model.device) for name, tensor in found.items()} or None
-        self.step, self.best, self.last_valid = numbers["step"], numbers["best"], numbers["last_valid"]
-        self.chunk, self.seconds = numbers["chunk"], numbers["seconds"]
+        try:
+            self._take(tensors)
+            self.step, self.last_valid = numbers["step"], numbers["last_valid"]
+            self.chunk, self.seconds = numbers["chunk"], numbers["seconds"]
+            if numbers["best"] is not None:
+                best = {name: tensors[f"best.{name}"].to(self.model.device) for name in self.coordinates.tensors}
+                self._new_best(numbers["best"], numbers["best_step"], best)
+        except (KeyError, RuntimeError) as error:  # the latter: tensors of another shape
+            raise ModelFileError(f"the state in {self.keeper.folder} is that of another model or setting ({error}).") from error
+        self.coordinates.push(self.best_tensors)
+        self.keeper.go_on(self.step, None if self.best is None else self.model)
+
+    @torch.no_grad()
+    def _take(self, tensors: dict[str, Tensor]) -> None:
+        for name, tensor in self.coordinates.tensors.items():
+            tensor.copy_(tensors[f"coordinate.{name}"])
+            moments = {part: tensors[f"{part}.{name}"].to(tensor.device) for part in ("exp_avg", "exp_avg_sq")}
+            self.optimiser.state[tensor] = moments | {"step": tensors[f"step.{name}"]}
+            if self.average is not None:
+                self.average[name].copy_(tensors[f"average.{name}"])

@@ -1,6 +1,7 @@
 """A run folder: configuration, log, best model and newest state, none of which is ever half written."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ class Run:
             return
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; give a folder for the run.")
-        used = [name for name in (STATE, BEST, LOG) if (folder / name).exists()]
+        used = sorted(path.name for path in folder.glob("[!.]*"))
         if used and not resume:
-            raise InputError(f"{folder} already holds a run ({used[0]}); go on with it by --resume, or give another folder.")
+            raise InputError(f"{folder} is not empty ({used[0]}); go on with its run by --resume, or give another folder.")
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(".*.tmp"):  # of a process that was killed in the middle of writing
-            left.unlink(missing_ok=True)
+        for name in (STATE, BEST, LOG, CONFIG):  # of a process that was killed in the middle of writing
+            for left in folder.glob(f".{name}.*.tmp"):
+                left.unlink(missing_ok=True)
         if not (folder / STATE).exists():  # nothing to go on with: start anew
             for name in (BEST, LOG):
                 (folder / name).unlink(missing_ok=True)
@@ -42,8 +44,12 @@ class Run:
     def log(self, record: dict[str, Any], seconds: float) -> None:
         """Add one line to the log, with the time since the run began."""
         if self.main:
-            with open(self.folder / LOG, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record | {"seconds": round(seconds, 3)}) + "\n")
+            line = json.dumps(record | {"seconds": round(seconds, 3)}) + "\n"
+            try:
+                with open(self.folder / LOG, "a", encoding="utf-8") as file:
+                    file.write(line)
+            except OSError as error:
+                raise ModelFileError(f"{self.folder / LOG} could not be written ({error}).") from error
 
     def save_best(self, model: Model) -> None:
         if self.main:
@@ -53,33 +59,41 @@ class Run:
         if not self.main:
             return
         plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        write_atomically(self.folder / STATE, lambda path: save_file(plain, path, {"numbers": json.dumps(numbers)}))
+        path = self.folder / STATE
+        try:
+            with open(self.folder / LOG, "rb+") as log:  # the log must reach the disk before a state that counts on it
+                os.fsync(log.fileno())
+            write_atomically(path, lambda temporary: save_file(plain, temporary, {"numbers": json.dumps(numbers)}))
+        except (SafetensorError, OSError) as error:
+            raise ModelFileError(f"{path} could not be written ({error}); the state before is intact.") from error
 
     def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest state, or None; the log is cut back to where that state was saved."""
+        """The newest state, or None."""
         path = self.folder / STATE
         if not path.exists():
             return None
         try:
             with safe_open(path, framework="pt") as file:
                 numbers = json.loads((file.metadata() or {})["numbers"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-        except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-            raise ModelFileError(f"{path} is not a saved training state ({error}).") from error
-        if self.main:
-            self._cut_log(numbers["step"])
-        return tensors, numbers
+                return {name: file.get_tensor(name) for name in file.keys()}, numbers  # noqa: SIM118  (not a dict)
+        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            raise ModelFileError(f"{path} is not a whole training state ({error}).") from error
 
-    def _cut_log(self, step: int) -> None:
+    def go_on(self, step: int, best: Model | None) -> None:
+        """Cut the log back to where a state was saved, and write the best model of that time where it is missing."""
+        if not self.main:
+            return
         path = self.folder / LOG
         kept = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
             try:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
-            except (json.JSONDecodeError, KeyError):  # a line that was cut off in the middle
+            except (ValueError, KeyError, TypeError):  # a line that was cut off in the middle
                 continue
         write_atomically(path, "".join(kept))
+        if best is not None and not (self.folder / BEST).exists():
+            self.save_best(best)
 
 
 def device(name: str) -> torch.device:
@@ -87,6 +101,6 @@ def device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        return torch.device(name)
-    except RuntimeError as error:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # the latter: a torch without CUDA
         raise InputError(f"there is no device named {name!r}; try auto, cuda, mps or cpu.") from error

@@ -42,7 +42,7 @@ class Settings:
         if self.epochs is None and self.steps is None:
             raise InputError("give epochs or steps: how long to train.")
         checks = {
-            "epochs": self.epochs is None or self.epochs > 0,
+            "epochs": self.epochs is None or 0 < self.epochs < math.inf,
             "steps": self.steps is None or self.steps > 0,
             "batch": self.batch > 0,
             "learning_rate": 0 < self.learning_rate < math.inf,
