@@ -32,7 +32,7 @@ def rng(seed: int) -> torch.Generator:
 
 
 def normal(seed: int, *shape: int, scale: float = 1.0) -> Tensor:
-    return scale * torch.randn(*shape, generator=rng(seed), dtype=F64)
+    return scale * torch.randn(shape, generator=rng(seed), dtype=F64)
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
