@@ -6,6 +6,8 @@ from typing import Literal
 
 from qtcore.errors import InputError
 
+MAX_RATE = 1e30
+"""Beyond this the optimiser itself overflows in float32."""
 
 @dataclass(frozen=True)
 class Settings:
@@ -45,7 +47,7 @@ class Settings:
             "epochs": self.epochs is None or 0 < self.epochs < math.inf,
             "steps": self.steps is None or self.steps > 0,
             "batch": self.batch > 0,
-            "learning_rate": 0 < self.learning_rate < math.inf,
+            "learning_rate": 0 < self.learning_rate <= MAX_RATE,
             "decay_from": 0 <= self.decay_from <= 1,
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
