@@ -1,0 +1,239 @@
+"""qtcore.fit, as a notebook uses it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import qtcore
+from qtcore import RBM, GaussianRBM, GridMRF, PairwiseMRF
+from qtcore.errors import InputError, NotFiniteError
+from qtcore.learn.query_training import VALID, Progress, generator
+from qtcore.learn.settings import Settings
+from qtcore.metrics import BITS, nce, score
+from qtcore.models.base import MIN_LEARNED_TEMPERATURE
+from qtcore.query import fixed, one_target, uniform
+from tests.strategies import F64, KINDS, build, close, rng
+
+from .support import authors_loss, data_for, same, tempered_rbm, twins, weights_of
+
+SOME = torch.tensor([True, False, False, True])
+
+
+def fit(model: Any, data: Any, **options: Any) -> Any:
+    return qtcore.fit(model, data, **({"steps": 5, "batch": 5} | options))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# It learns
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_model_learns(kind: str) -> None:
+    model = build(kind, scale=0.3, dtype=torch.float32)
+    data = data_for(model)
+    losses: list[float] = []
+    fit(model, data, steps=60, batch=12, learning_rate=0.05, callback=lambda progress: losses.append(progress.loss))
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.01
+
+
+def test_hidden_variables_of_a_pairwise_graph_are_learned() -> None:
+    """Three equal bits that only a hidden variable joins: without it, nothing could be said."""
+    torch.manual_seed(0)
+    model = PairwiseMRF((2, 2, 2, 2), [(0, 3), (1, 3), (2, 3)], hidden=(3,), n_layers=3)
+    fit(model, twins(40, 3), queries=one_target(), steps=150, batch=40, learning_rate=0.1)
+    assert nce(model, one_target()(twins(40, 3, seed=1), rng(0))) < 0.05
+
+
+@pytest.mark.parametrize("options", [{}, {"averaging": 0.9, "schedule": "cosine", "decay_from": 0.2, "warmup": 3}])
+def test_it_is_plain_adam_on_the_authors_form(options: dict[str, Any]) -> None:
+    model, data = tempered_rbm(), twins(8) * torch.rand(8, 4, generator=rng(3), dtype=F64).round()
+    query = fixed(SOME)(data)
+    leaves = {name: (p.detach() / (1 if name == "T" else 5.0)).requires_grad_() for name, p in model.named_parameters()}
+    adam = torch.optim.Adam(leaves.values())
+    average = {name: leaf.detach().clone() for name, leaf in leaves.items()}
+    settings = Settings(steps=12, batch=8, learning_rate=0.02, **options)
+    losses = []
+    for step in range(12):
+        adam.param_groups[0]["lr"] = settings.rate(step, 12)
+        adam.zero_grad()
+        loss = authors_loss(model, leaves, query)
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        losses.append(float(loss.detach()))
+        decay = min(settings.averaging, (1 + step) / (10 + step))
+        for name, leaf in leaves.items():
+            average[name] = decay * average[name] + (1 - decay) * leaf.detach()
+
+    seen: list[float] = []
+    found = qtcore.fit(model, data, queries=fixed(SOME), settings=settings, callback=lambda p: seen.append(p.loss))
+    assert found is model
+    assert seen == pytest.approx(losses)
+    expected = average if options else leaves
+    for name, parameter in model.named_parameters():
+        close(parameter, expected[name] * (1 if name == "T" else expected["T"]))
+
+
+def test_a_learned_temperature_stays_positive() -> None:
+    torch.manual_seed(0)
+    coins = (torch.rand(50, 4, generator=rng(0)) < 0.5).float()  # nothing to learn: the beliefs, and T, want to vanish
+    model = RBM(4, 3, temperature=0.5, learn_temperature=True)
+    found: list[float] = []
+    fit(model, coins, steps=40, batch=25, learning_rate=0.4, callback=lambda p: found.append(float(p.model.T.detach())))
+    assert min(found) == pytest.approx(MIN_LEARNED_TEMPERATURE)
+    assert torch.isfinite(model.W).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What it is given, and what it tells
+
+
+def test_steps_epochs_and_settings() -> None:
+    def steps(**options: Any) -> int:
+        found: list[Progress] = []
+        qtcore.fit(build("RBM"), twins(10), callback=found.append, **options)
+        assert [p.step for p in found] == list(range(1, len(found) + 1))
+        assert {p.steps for p in found} == {len(found)}
+        return len(found)
+
+    assert steps(epochs=2, batch=4) == 6
+    assert steps(steps=4, batch=4) == 4
+    assert steps(settings=Settings(steps=7, batch=4)) == 7
+    assert steps(settings=Settings(steps=7, batch=4), epochs=1) == 3
+    assert steps(settings=Settings(epochs=7, batch=4), steps=2) == 2
+
+
+def test_a_callback_can_stop() -> None:
+    found: list[int] = []
+
+    def callback(progress: Progress) -> bool:
+        found.append(progress.step)
+        return progress.step == 3
+
+    model = fit(build("RBM"), twins(), steps=100, callback=callback)
+    assert found == [1, 2, 3]
+    assert same(weights_of(model), weights_of(fit(build("RBM"), twins(), steps=3)))
+
+
+def test_stopping_leaves_the_model_where_it_is_even_if_it_was_better_before() -> None:
+    valid = 1 - twins()
+    stopped = fit(build("RBM"), twins(), valid=valid, validate_every=1, steps=9, callback=lambda p: p.step == 6)
+    assert same(weights_of(stopped), weights_of(fit(build("RBM"), twins(), steps=6)))
+
+
+@pytest.mark.parametrize("averaging", [0.0, 0.5])
+def test_the_best_by_validation_is_what_comes_back(averaging: float) -> None:
+    torch.manual_seed(0)
+    mixed = (torch.rand(40, 4, generator=rng(1)) < 0.5).to(F64)  # validation gets better first, then worse
+    model = build("RBM", scale=0.8)
+    found: list[Progress] = []
+    options: dict[str, Any] = {"validate_every": 2, "learning_rate": 0.3, "averaging": averaging}
+    fit(model, twins(), valid=mixed, steps=30, callback=found.append, **options)
+    valids = [p.valid for p in found if p.step % 2 == 0]
+    best = min(v for v in valids if v is not None)
+    assert found[0].valid is None
+    assert found[0].best is None
+    assert found[-1].best == best
+    assert best < valids[-1]  # type: ignore[operator]
+    assert score(model, mixed, uniform(), generator(VALID)).mean * BITS == pytest.approx(best, abs=1e-12)
+    assert model.notes["valid_nce_bits"] == best
+    assert valids[model.notes["step"] // 2 - 1] == best
+
+
+def test_validation_uses_the_models_own_layers_and_its_first_rows() -> None:
+    model = build("RBM")
+    found: list[Progress] = []
+    valid = twins(30, seed=1)
+    options: dict[str, Any] = {"train_layers": 1, "validate_every": 1, "valid_rows": 7}
+    fit(model, twins(), valid=valid, steps=1, callback=found.append, **options)
+    expected = score(model, valid[:7], uniform(), generator(VALID))
+    assert found[0].valid == pytest.approx(expected.mean * BITS, abs=1e-12)
+
+
+def test_layers_in_training() -> None:
+    one = fit(build("RBM"), twins(), train_layers=1)
+    same_depth = build("RBM", n_layers=1)
+    assert same(weights_of(one), weights_of(fit(same_depth, twins())))
+    assert not same(weights_of(one), weights_of(fit(build("RBM"), twins())))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(kind: str) -> None:
+    def run(seed: int) -> dict[str, Tensor]:
+        model = build(kind, dtype=torch.float32)
+        return weights_of(fit(model, data_for(model), seed=seed, learning_rate=0.05))
+
+    torch.manual_seed(1)
+    one = run(3)
+    torch.manual_seed(2)  # what others draw plays no part
+    assert same(one, run(3))
+    assert not same(one, run(4))
+
+
+def test_numpy_arrays_and_whole_numbers_will_do() -> None:
+    bits = twins().numpy()
+    expected = weights_of(fit(build("RBM"), twins()))
+    assert same(expected, weights_of(fit(build("RBM"), bits)))
+    assert same(expected, weights_of(fit(build("RBM"), torch.as_tensor(bits).to(torch.uint8))))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is refused
+
+
+def test_a_distribution_without_targets_is_refused() -> None:
+    with pytest.raises(InputError, match="no targets"):
+        fit(build("RBM"), twins(), queries=uniform(0.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "message"),
+    [
+        ("RBM", torch.zeros(0, 4), "no rows"),
+        ("RBM", torch.zeros(9, 5), r"shape \[batch, 4\], not \[1, 5\]"),
+        ("RBM", torch.full((9, 4), 2.0), "0, 1, or in between"),
+        ("GridMRF", torch.zeros(9, 6), "shape"),
+        ("GridMRF", torch.zeros(9, 2, 3), "label image"),
+        ("GridMRF", (torch.zeros(9, 2, 3), torch.zeros(8, 2, 3)), "9 rows of values need as many of truth, not 8"),
+        ("GaussianRBM", torch.full((9, 4), torch.nan), "finite"),
+        ("PairwiseMRF", torch.full((9, 3), 0.5), "whole numbers"),
+    ],
+)
+def test_data_of_another_kind_are_refused(kind: str, data: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fit(build(kind), data)
+    model = build(kind)
+    with pytest.raises(InputError, match=message):  # also when only the validation rows are wrong
+        fit(model, data_for(model), valid=data, steps=1)
+
+
+def test_a_parameter_that_is_not_finite_is_named() -> None:
+    model = build("RBM")
+    with torch.no_grad():
+        model.c_h[1] = torch.nan
+    with pytest.raises(NotFiniteError, match="step 1: the parameter c_h is not finite"):
+        fit(model, twins())
+
+
+def test_weights_that_explode_are_named_with_step_layer_and_message() -> None:
+    torch.manual_seed(0)
+    with pytest.raises(NotFiniteError, match=r"step 2: .*message 'to_hidden' is not finite in layer 1"):
+        fit(GaussianRBM(4, 3, 5), torch.randn(20, 4, generator=rng(0)), learning_rate=1e30)
+
+
+def test_a_validation_that_is_not_finite_is_named_too() -> None:
+    model = GaussianRBM(4, 3, 5)
+    valid = torch.full((3, 4), 1e30)
+    with pytest.raises(NotFiniteError, match=r"^validation after step 2: .* in (layer \d|the marginals)"):
+        fit(model, torch.randn(20, 4, generator=rng(0)), valid=valid, validate_every=2)
+
+
+def test_a_grid_is_trained_on_whatever_it_is_shown() -> None:
+    """By default everything is seen and everything is scored; with other queries, everything is scored all the same."""
+    data = data_for(build("GridMRF"))
+    default = weights_of(fit(build("GridMRF"), data))
+    assert same(default, weights_of(fit(build("GridMRF"), data, queries=fixed())))
+    assert not same(default, weights_of(fit(build("GridMRF"), data, queries=uniform(0.5))))
+    assert isinstance(fit(GridMRF(5, 5, (2, 1, 1), 2), data, steps=1), GridMRF)  # the size is that of the data
