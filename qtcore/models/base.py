@@ -274,17 +274,17 @@ def _read(path: Path, device: "torch.device | str") -> Model:
         try:
             about = json.loads((file.metadata() or {})[FORMAT])
             version, name = about["version"], about["model"]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ModelFileError(f"{path} is a safetensors file, but not one that qtcore wrote.") from error
-        if not isinstance(version, int) or version > FORMAT_VERSION:
+        if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
             raise ModelFileError(
                 f"{path} has format version {version}, but this qtcore reads {FORMAT_VERSION} at most; upgrade it."
             )
-        kind = Model.registry.get(name)
+        kind = Model.registry.get(name) if isinstance(name, str) else None
         if kind is None:
             raise ModelFileError(f"{path} holds a model of the unknown kind {name!r}.")
         try:
-            config, notes = about["config"], about["notes"]
+            config, notes = dict(about["config"]), dict(about["notes"])
             with torch.device("meta"):  # shapes only: a file cannot make us allocate more than it holds
                 expected = {key: tuple(tensor.shape) for key, tensor in kind(**config).state_dict().items()}
         except (KeyError, TypeError, ValueError, RuntimeError) as error:  # the last: torch, on sizes that overflow
@@ -301,6 +301,8 @@ def _read(path: Path, device: "torch.device | str") -> Model:
     for name, tensor in tensors.items():
         if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
             raise ModelFileError(f"{path} holds numbers in {name} that are not finite.")
+        if tensor.dtype != tensors[next(iter(expected))].dtype:
+            raise ModelFileError(f"{path} holds numbers of different types; {name} is {tensor.dtype}.")
     with torch.random.fork_rng(devices=[]), torch.device(device):  # its first random numbers are overwritten at once
         model = kind(**config)
     learned = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
