@@ -277,7 +277,7 @@ class _Mixture(Mask):
 def mixture(*parts: Mask, weights: Sequence[float] | None = None) -> Mask:
     """Each sample's mask comes from one of `parts`, chosen with the given weights (equal ones by default)."""
     shares = tuple(1.0 for _ in parts) if weights is None else tuple(float(weight) for weight in weights)
-    if not parts or len(shares) != len(parts) or min(shares) < 0 or sum(shares) <= 0:
+    if len(shares) != len(parts) or not all(0 <= share < float("inf") for share in shares) or sum(shares) == 0:
         raise InputError(f"a mixture needs one weight ≥ 0 for each of its parts, but {len(parts)} parts have {shares}.")
     return _Mixture(parts, shares)
 
