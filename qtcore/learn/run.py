@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from qtcore.errors import InputError, ModelFileError
@@ -63,8 +63,8 @@ class Run:
         try:
             with open(self.folder / LOG, "rb+") as log:  # the log must reach the disk before a state that counts on it
                 os.fsync(log.fileno())
-            write_atomically(path, lambda temporary: save_file(plain, temporary, {"numbers": json.dumps(numbers)}))
-        except (SafetensorError, OSError) as error:
+            write_atomically(path, save(plain, {"numbers": json.dumps(numbers)}))
+        except OSError as error:
             raise ModelFileError(f"{path} could not be written ({error}); the state before is intact.") from error
 
     def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
@@ -188,9 +188,9 @@ class Model(nn.Module):
         }
         about = {"version": FORMAT_VERSION, "model": type(self).__name__, "config": self.config(), "notes": self.notes}
         metadata = {FORMAT: json.dumps(about)}  # one key, so that the same model always makes the same bytes
-        try:
-            write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
-        except SafetensorError as error:
+        try:  # our bytes in our own temporary file: save_file would leave one of its own behind when it is killed
+            write_atomically(path, save(tensors, metadata))
+        except OSError as error:
             raise ModelFileError(f"{path} could not be written ({error}).") from error
 
 
