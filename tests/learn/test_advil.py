@@ -59,13 +59,13 @@ def test_entropy_and_relaxation() -> None:
 def test_the_entropy_bound_of_a_decoder_that_ignores_z_is_exact() -> None:
     """With h independent of z the best r(z | h) is the prior, and the bound is H(h) + H(v | h) − H(z)."""
     decoder = advil.Decoder(2, None, [3, 2], gaussian=False)
+    decoder.requires_grad_(False)
     with torch.no_grad():
         decoder.start.weight.zero_()
         decoder.back.weight.zero_()
         decoder.back.bias.zero_()
         decoder.maps[0].weight.zero_()
     _, _, bound = decoder(20000, torch.Generator().manual_seed(0))
-    decoder.requires_grad_(False)
     hidden = float(advil.entropy(decoder.start.bias))
     visible = float(advil.entropy(decoder.maps[0].bias))
     of_z = math.log(2 * math.pi * math.e)
