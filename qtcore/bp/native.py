@@ -1,4 +1,4 @@
-"""The same layers as machine code: builds native.c with the machine's C compiler, once, and calls it.
+"""The same layers as machine code: builds native_*.c with the machine's C compiler, once, and calls it.
 
 Only where it can be: tensors on the CPU, no damping, temperature above 0. Whoever calls asks `available()` first and has
 the torch version to fall back on. Batches are shared by as many threads as torch uses.
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from qtcore.files import write_atomically
 
-SOURCE = Path(__file__).with_name("native.c")
+SOURCES = sorted(Path(__file__).parent.glob("native*.[ch]"))
 FLAGS = (
     *("-O3", "-march=native", "-shared", "-fPIC", "-std=gnu11"),
     # Sums may be reordered, so that they can be vectorised; infinities and NaN keep their meaning.
@@ -51,7 +51,9 @@ def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
     if os.name == "nt" or compiler is None:
         return None
     real = _REAL[dtype]
-    key = hashlib.sha256("\0".join([SOURCE.read_text(), real, *FLAGS, compiler, _processor()]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(
+        "\0".join([*(source.read_text() for source in SOURCES), real, *FLAGS, compiler, _processor()]).encode()
+    ).hexdigest()[:16]
     folder = Path(os.environ.get("QTCORE_CACHE") or pooch.os_cache("qtcore"))
     path = folder / f"native-{real}-{key}.so"
     try:
@@ -63,7 +65,15 @@ def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
 
 
 def _compile(compiler: str, real: str, path: Path) -> None:
-    command = [compiler, *FLAGS, f"-DREAL={real}", str(SOURCE), "-lm", "-o", str(path)]
+    command = [
+        compiler,
+        *FLAGS,
+        f"-DREAL={real}",
+        *(str(source) for source in SOURCES if source.suffix == ".c"),
+        "-lm",
+        "-o",
+        str(path),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
@@ -106,7 +116,7 @@ def pointer(tensor: Tensor | None) -> int | None:
 
 
 def structure(name: str, dtype: torch.dtype, longs: Sequence[str], reals: Sequence[str], pointers: Sequence[str]) -> type:
-    """A C structure of longs, then numbers, then pointers, as native.c declares them."""
+    """A C structure of longs, then numbers, then pointers, as native_*.c declare them."""
     real = ctypes.c_float if dtype == torch.float32 else ctypes.c_double
     fields = [(field, ctypes.c_long) for field in longs]
     fields += [(field, real) for field in reals]  # type: ignore[misc]

@@ -41,7 +41,7 @@ def same_gradients(model: Any, query: Any, n: int | None = None, tolerance: floa
 @needs_compiler
 @pytest.mark.parametrize("dtype", [F32, torch.float64])
 def test_a_compiler_is_all_it_takes(dtype: torch.dtype) -> None:
-    """An error in native.c would otherwise pass for a machine without a compiler."""
+    """An error in the C files would otherwise pass for a machine without a compiler."""
     assert native.available()
     assert native.can(torch.zeros(1, dtype=dtype))
     assert not native.can(torch.zeros(1, dtype=torch.float16))
