@@ -88,14 +88,15 @@ def score(
     with torch.no_grad():
         for part, labels in batches(values, truth, batch):
             query = queries(part, generator, labels).to(model.device)
+            if not bool(model._target(query).any()):  # it happens to a small batch
+                continue
             losses, target = model.nll(query, n_layers)
             sums.append(losses.flatten(1).cpu().sum(1, dtype=torch.float64))  # not every device has float64
             counts.append(target.flatten(1).sum(1).cpu())
-    total, count = torch.cat(sums), torch.cat(counts).double()
-    used = count > 0
-    if not bool(used.any()):
+    if not sums:
         raise InputError("none of the queries has a target, so there is nothing to score.")
-    total, count = total[used], count[used]
+    total, count = torch.cat(sums), torch.cat(counts).double()
+    total, count = total[count > 0], count[count > 0]
     if per_image:
         return Score.of(total / count)
     mean = total.sum() / count.sum()

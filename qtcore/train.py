@@ -154,13 +154,14 @@ def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
 def main() -> int:
     command = parse_command(sys.argv[1:])
     experiment, settings, folder = command.experiment, command.experiment.settings, command.folder
-    device = start_processes(run.device(command.device))
-    main_process = not dist.is_initialized() or dist.get_rank() == 0
     config = {
         "experiment": dataclasses.asdict(experiment),
         "versions": {"qtcore": qtcore.__version__, "torch": torch.__version__},
     }
+    run.Run.check(folder, command.resume)  # by every process, before any of them can write
     check_config(folder, config, command.resume)
+    device = start_processes(run.device(command.device))
+    main_process = not dist.is_initialized() or dist.get_rank() == 0
     dataset = data.load(experiment.dataset)
     torch.manual_seed(generator(settings.seed, INITIAL).initial_seed())
     model = experiment.build(dataset).to(device).compile_layers()

@@ -31,6 +31,9 @@ from qtcore.query import Mask, Query, fixed, uniform
 KEPT_BYTES = 2**31
 """A minibatch is split so that what a chunk keeps for its backward pass stays below this."""
 
+MAX_DRAWS = 100
+"""A small minibatch may have no target by chance: its queries are drawn again, so many times at most."""
+
 Data = Tensor | tuple[Tensor, Tensor]
 """Values, or values and truth (the labels of a GridMRF)."""
 
@@ -219,8 +222,6 @@ class _Training:
             group["lr"] = settings.rate(self.step, self.steps)
         query = self._minibatch()
         targets = int(self.model._target(query).sum())
-        if targets == 0:
-            raise InputError("a minibatch has no targets; the distribution of queries must ask for something.")
         self.coordinates.push()
         total = self._backward(query, targets)
         if not math.isfinite(total):
@@ -243,7 +244,12 @@ class _Training:
         order = torch.randperm(len(values), generator=generator(self.settings.seed, ORDER, epoch))
         rows = order[position * self.settings.batch : (position + 1) * self.settings.batch]
         labels = None if truth is None else truth[rows]
-        return self.queries(values[rows], generator(self.settings.seed, QUERIES, self.step), labels)
+        for draw in range(MAX_DRAWS):
+            key = (self.settings.seed, QUERIES, self.step, draw)
+            query = self.queries(values[rows], generator(*key[: 3 if draw == 0 else 4]), labels)
+            if bool(self.model._target(query).any()):
+                return query
+        raise InputError(f"{MAX_DRAWS} minibatches had no targets; the distribution of queries must ask for something.")
 
     def _backward(self, query: Query, targets: int) -> float:
         """Gradients of the mean loss over all targets of the minibatch, chunk by chunk; returns that mean in nats."""

@@ -24,11 +24,7 @@ class Run:
         self.folder, self.main = folder, main
         if not main:
             return
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is a file; give a folder for the run.")
-        used = sorted(path.name for path in folder.glob("[!.]*"))
-        if used and not resume:
-            raise InputError(f"{folder} is not empty ({used[0]}); go on with its run by --resume, or give another folder.")
+        self.check(folder, resume)
         folder.mkdir(parents=True, exist_ok=True)
         for name in (STATE, BEST, LOG, CONFIG):  # of a process that was killed in the middle of writing
             for left in folder.glob(f".{name}.*.tmp"):
@@ -36,6 +32,15 @@ class Run:
         if not (folder / STATE).exists():  # nothing to go on with: start anew
             for name in (BEST, LOG):
                 (folder / name).unlink(missing_ok=True)
+
+    @staticmethod
+    def check(folder: Path, resume: bool) -> None:
+        """Refuse a folder that cannot be used."""
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file; give a folder for the run.")
+        used = sorted(path.name for path in folder.glob("[!.]*"))
+        if used and not resume:
+            raise InputError(f"{folder} is not empty ({used[0]}); go on with its run by --resume, or give another folder.")
 
     def write_config(self, config: dict[str, Any]) -> None:
         if self.main:

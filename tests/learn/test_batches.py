@@ -40,6 +40,13 @@ def test_every_row_is_used_once_in_an_epoch_the_last_odd_batch_too() -> None:
     assert epochs[0] != epochs[1] != epochs[2] != list(range(11))
 
 
+def test_a_minibatch_that_has_no_target_by_chance_is_asked_again() -> None:
+    """One row of four bits, a target with probability 1/50: most first draws ask for nothing."""
+    one, two = (qtcore.fit(build("RBM"), twins(5), queries=uniform(0.02), steps=10, batch=1) for _ in range(2))
+    assert torch.equal(one.W, two.W)  # what is drawn again follows from the seed, too
+    assert not torch.equal(one.W, build("RBM").W)
+
+
 def whole_and_split(kind: str, monkeypatch: pytest.MonkeyPatch, queries: Mask | None = None) -> tuple[Any, Any, Counter]:
     """Gradients of a minibatch as one piece, the same in chunks of 3, and how often each size of chunk was used."""
     model, sizes = build(kind, scale=0.5), Counter[int]()
