@@ -1,0 +1,148 @@
+"""Faces that a model dreams up: drawn block by block through its own marginals, by the chain rule.
+
+    python -m qtcore.dream --out faces.npz               # sixteen faces from the shipped model
+    python -m qtcore.dream --out faces.npz --count 64 --seed 3 --sheet faces.png
+
+A query-trained model answers queries; it is not a density to run a Markov chain on (a chain visits states on which
+no query ever trained it). But p(v) = ∏ p(block | blocks before) needs nothing but answers to queries: a block is drawn
+from its marginals given all that is drawn so far, and is evidence from then on. Within a block the draws are
+independent, so blocks are small. A last pass gives each pixel its mean given the others (`smooth` = 1), which takes
+away the grain of that independence.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+import qtcore
+from qtcore.cli import arguments, guarded
+from qtcore.data.frey import grey_levels
+from qtcore.errors import InputError
+from qtcore.files import write_atomically
+from qtcore.models.base import Model
+from qtcore.query import Query
+
+
+def blocks(image_shape: tuple[int, int], size: int, generator: torch.Generator, spread: float = 1.5) -> list[Tensor]:
+    """The pixels of each block of size×size, in an order from the middle outwards, shuffled by `spread` blocks."""
+    height, width = image_shape
+    pixels = torch.arange(height * width).reshape(height, width)
+    found = []
+    for top in range(0, height, size):
+        for left in range(0, width, size):
+            block = pixels[top : top + size, left : left + size].flatten()
+            middle = torch.tensor([top + size / 2 - height / 2, left + size / 2 - width / 2])
+            distance = float(middle.norm()) / size + spread * float(torch.rand((), generator=generator))
+            found.append((distance, block))
+    return [block for _, block in sorted(found, key=lambda pair: pair[0])]
+
+
+@torch.inference_mode()
+def dream(
+    model: Model,
+    count: int = 16,
+    image_shape: tuple[int, int] | None = None,
+    size: int = 4,
+    temperature: float = 1.0,
+    smooth: float = 1.0,
+    seed: int = 0,
+) -> Tensor:
+    """Samples [count, V] of a model with Gaussian or binary pixels, drawn block by block.
+
+    Args:
+        image_shape: height and width; the model's notes know those of a shipped model.
+        size: side of a block in pixels.
+        temperature: factor on the standard deviation of every draw; below 1 the faces are more typical.
+        smooth: how much of its mean given all other blocks each block gets in the last pass (0 … 1).
+    """
+    shape = image_shape or model.notes.get("image_shape")
+    if shape is None:
+        raise InputError("this model does not say what image its variables form; give image_shape=(height, width).")
+    height, width = (int(side) for side in shape)
+    if size < 1 or count < 1:
+        raise InputError(f"count and size must be at least 1, not {count} and {size}.")
+    generator = torch.Generator().manual_seed(seed)
+    parts = blocks((height, width), size, generator)
+    values = torch.zeros(count, height * width)
+    observed = torch.zeros(count, height * width, dtype=torch.bool)
+    for block in parts:
+        marginals = model(Query(values, observed))
+        mean, deviation = marginals.mean[:, block], marginals.stddev[:, block]
+        values[:, block] = mean + temperature * deviation * torch.randn(mean.shape, generator=generator)
+        observed[:, block] = True
+    if smooth:
+        means = torch.empty_like(values)
+        for block in parts:
+            observed[:, block] = False
+            means[:, block] = model(Query(values, observed)).mean[:, block]
+            observed[:, block] = True
+        values = torch.lerp(values, means, smooth)
+    return values
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Dream up images with a model and write them as float32 [n, V] under the key `faces` of an npz file."""
+
+    out: Path
+    """The npz file to write."""
+    model: str = "grbm/frey"
+    """A shipped model or a file."""
+    count: int = 16
+    """How many to dream."""
+    size: int = 3
+    """Side of a block in pixels."""
+    temperature: float = 1.0
+    """Factor on the standard deviation of every draw."""
+    smooth: float = 1.0
+    """Share of each pixel's mean given the others, in the last pass."""
+    seed: int = 0
+    """Two runs with the same seed dream the same."""
+    keep: tuple[int, ...] = ()
+    """Numbers of those to keep (after a look at the sheet); none means all."""
+    sheet: Path | None = None
+    """A picture of all of them, sixteen a row."""
+
+
+def contact_sheet(grey: Tensor, image_shape: tuple[int, int], per_row: int = 16, zoom: int = 4) -> Image.Image:
+    """All images [n, V] of grey levels 0 … 255 in rows."""
+    frame = torch.nn.functional.pad(grey.clamp(0, 255).to(torch.uint8).reshape(-1, *image_shape), (1, 1, 1, 1))
+    frame = torch.nn.functional.pad(frame, (0, 0, 0, 0, 0, -len(frame) % per_row))
+    rows = [torch.cat(list(row), 1) for row in frame.split(per_row)]
+    image = Image.fromarray(torch.cat(rows).numpy())
+    return image.resize((image.width * zoom, image.height * zoom), Image.Resampling.NEAREST)
+
+
+def main() -> None:
+    settings = arguments(Settings, description=__doc__)
+    model = qtcore.load(settings.model).compile_layers()
+    found = dream(
+        model,
+        settings.count,
+        size=settings.size,
+        temperature=settings.temperature,
+        smooth=settings.smooth,
+        seed=settings.seed,
+    )
+    if any(not 0 <= number < len(found) for number in settings.keep):
+        raise InputError(f"keep holds a number that is not among the {len(found)} dreams (they count from 0).")
+    if settings.sheet is not None:
+        height, width = model.notes["image_shape"]
+        picture = contact_sheet(grey_levels(found, model.statistics), (height, width))
+        write_atomically(settings.sheet, lambda path: picture.save(path, "PNG"))
+    kept = found[list(settings.keep)] if settings.keep else found
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez_compressed(file, faces=kept.numpy().astype(np.float32))
+
+    write_atomically(settings.out, write)
+    print(f"{len(kept)} of {len(found)} dreams written to {settings.out}")
+
+
+if __name__ == "__main__":
+    guarded(main)
