@@ -19,7 +19,6 @@ from qtcore.models import base
 from ..strategies import KINDS, answer, ask, build, temperature_of
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
-resource = pytest.importorskip("resource")
 
 
 @every_kind
@@ -260,6 +259,7 @@ def test_numbers_of_another_type(saved: Path) -> None:
 
 def test_a_full_disk_leaves_the_old_model(tmp_path: Path) -> None:
     """A real limit on the size of files, as a stand-in for a full disk."""
+    resource = pytest.importorskip("resource")
     path = tmp_path / "model.safetensors"
     build("RBM").save(path)
     old = path.read_bytes()
