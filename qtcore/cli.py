@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import re
 import sys
 from collections.abc import Callable
@@ -49,10 +50,10 @@ def arguments(kind: type[T], **options: Any) -> T:
 
 
 def _sentence(box: str) -> str:
-    """What tyro says in the first part of a box of several lines."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [re.sub(r"^[│|]|[│|]$", "", line).strip() for line in plain.splitlines()[1:-1]]
-    first = next((i for i, line in enumerate(lines) if line and not line.strip("─-")), len(lines))  # a rule across the box
-    said = " ".join(line for line in lines[:first] if line)
+    """What tyro says in a box of several lines: a title, perhaps a rule, what is wrong, a rule, where to find help."""
+    lines = [line.strip(" │|") for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]]
+    rule = [not line.strip("─-╰╯") for line in lines]
+    rest = itertools.dropwhile(lambda pair: pair[1], zip(lines, rule, strict=True))
+    said = " ".join(line for line, _ in itertools.takewhile(lambda pair: not pair[1], rest))
     said = re.sub(r"^Error parsing [a-z._]+: ", "", said)  # the sentence that follows names the setting itself
     return said.rstrip(".") + "." if said else "the command line cannot be understood; see --help."

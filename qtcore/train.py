@@ -95,11 +95,18 @@ class Watcher:
     def _show(self, progress: Progress) -> None:
         if sys.stderr.isatty():
             if self.bar is None:
-                batch = self.settings.batch
-                self.bar = tqdm(total=progress.steps * batch, initial=(progress.step - 1) * batch, unit="img", unit_scale=True)
-            self.bar.set_postfix(
-                loss=f"{progress.loss:.4f}", valid=_bits(progress.valid), best=_bits(progress.best), refresh=False
-            )
+                batch, size = self.settings.batch, os.get_terminal_size(sys.stderr.fileno())
+                self.bar = tqdm(
+                    total=progress.steps * batch,
+                    initial=(progress.step - 1) * batch,
+                    unit="img",
+                    unit_scale=True,
+                    ncols=size.columns or 80,  # some terminals do not know their size
+                    nrows=size.lines or 24,
+                    bar_format="{percentage:3.0f}%|{bar:8}| {remaining} left, {rate_fmt}{postfix}",
+                )
+            valid = f"valid {_bits(progress.valid)}, best {_bits(progress.best)}"
+            self.bar.set_postfix_str(f"loss {progress.loss:.4f}, {valid}", refresh=False)
             self.bar.update(self.settings.batch)
         elif progress.step % self.settings.validate_every == 0 or progress.step == progress.steps:
             now = time.monotonic()
