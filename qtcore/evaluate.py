@@ -10,6 +10,7 @@ errors over samples (one draw) or over draws.
 """
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 import tyro
@@ -30,7 +31,7 @@ from qtcore.query import Query, parse
 class Command:
     """What to score, and how."""
 
-    model: tyro.conf.Positional[str]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """Name of a shipped model, or a file."""
     data: str | None = None
     """Dataset; by default the one that the model was trained on."""
