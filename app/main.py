@@ -1,17 +1,15 @@
-"""The app's only page so far. Served by `make app`, that is `panel serve app/`, at http://localhost:5006."""
+"""The app. Served by `make app`, that is `panel serve app/`, at http://localhost:5006."""
 
 import panel as pn
-import panel_material_ui as pmui
 
-pn.extension()
+from app import sessions
+from app.shell import Shell, guarded, refusal
 
-pmui.Page(
-    title="qtcore",
-    main=[
-        pmui.Typography("The app is not here yet", variant="h4"),
-        pmui.Typography(
-            "This page will let you hide parts of a picture and watch belief propagation fill them in, layer by layer. "
-            "Until then, the library works without it: see the README."
-        ),
-    ],
-).servable()
+pn.extension("katex")
+
+context = pn.state.curdoc.session_context if pn.state.curdoc else None
+if sessions.admitted(context.id if context else None):
+    query = pn.state.location.search if pn.state.location else ""
+    guarded(lambda: Shell(query or "").view()).servable(title="qtcore")
+else:
+    refusal().servable(title="qtcore")

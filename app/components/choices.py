@@ -1,0 +1,72 @@
+"""Rows of small buttons and of thumbnails."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import param
+from numpy.typing import NDArray
+from panel.custom import JSComponent
+
+from app.components.source import script, style
+from app.uploads import MAX_BYTES
+
+
+class Choices(JSComponent):
+    """Small buttons, one per label; `clicks` counts [button, number of clicks], so that a second click tells too."""
+
+    labels = param.List(default=[], item_type=str)
+    selected = param.Integer(default=-1, doc="The button that looks pressed; -1 for none.")
+    heading = param.String(default="")
+    clicks = param.List(default=[-1, 0])
+
+    _esm = script("choices")
+    _stylesheets: ClassVar[list[str]] = [style("choices")]
+    _priority_changes: ClassVar[list[str]] = ["clicks"]
+
+    def clicked(self) -> int | None:
+        """The button that was clicked last, or None for nonsense."""
+        value = self.clicks
+        if len(value) == 2 and isinstance(value[0], int) and 0 <= value[0] < len(self.labels):
+            return int(value[0])
+        return None
+
+
+class Gallery(JSComponent):
+    """Thumbnails of grey images; `clicks` holds [image, number of clicks]."""
+
+    heading = param.String(default="")
+    images = param.Bytes(default=b"", doc="uint8 [n, height, width]")
+    height_px = param.Integer(default=28, constant=True)
+    width_px = param.Integer(default=20, constant=True)
+    zoom = param.Integer(default=2)
+    names = param.List(default=[], item_type=str)
+    selected = param.Integer(default=0)
+    clicks = param.List(default=[-1, 0])
+
+    _esm = script("gallery")
+    _stylesheets: ClassVar[list[str]] = [style("choices")]
+    _priority_changes: ClassVar[list[str]] = ["clicks"]
+
+    def __init__(self, pictures: NDArray[np.uint8], **params: Any) -> None:
+        count, height, width = pictures.shape
+        params.setdefault("names", [f"image {i + 1}" for i in range(count)])
+        super().__init__(images=pictures.tobytes(), height_px=height, width_px=width, **params)
+
+    def clicked(self) -> int | None:
+        value = self.clicks
+        if len(value) == 2 and isinstance(value[0], int) and 0 <= value[0] < len(self.names):
+            return int(value[0])
+        return None
+
+
+class Upload(JSComponent):
+    """A button that reads one file. `file` holds four bytes that make it new each time, then the file itself."""
+
+    label = param.String(default="Upload a picture…")
+    accept = param.String(default="image/png,image/jpeg,image/gif,image/bmp,image/webp")
+    max_bytes = param.Integer(default=MAX_BYTES, constant=True)
+    file = param.Bytes(default=b"")
+    problem = param.String(default="", doc="Why the last file was refused.")
+
+    _esm = script("upload")
+    _stylesheets: ClassVar[list[str]] = [style("choices")]

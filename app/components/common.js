@@ -1,0 +1,77 @@
+// Shared by painter, player and gallery; each of them is this text followed by its own.
+
+// How many screen pixels an image pixel gets, so that `columns` pictures fit beside `beside` pixels of other things.
+function fit(height, width, options = {}) {
+  const {columns = 4, beside = 236, above = 440, fixed = 0} = options
+  if (fixed > 0) return fixed
+  const room = (window.innerWidth - beside - 64) / columns - 16
+  const scale = Math.floor(Math.min(room / width, Math.max(window.innerHeight - above, 240) / height))
+  return Math.max(4, Math.min(scale, 20))
+}
+
+function node(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag)
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value)
+    else if (key === "text") made.textContent = value
+    else if (value !== null && value !== false) made.setAttribute(key, value === true ? "" : value)
+  }
+  made.append(...children)
+  return made
+}
+
+function bytesOf(value) {
+  if (!value) return new Uint8Array(0)
+  if (value instanceof Uint8Array) return value
+  if (value instanceof ArrayBuffer) return new Uint8Array(value)
+  return new Uint8Array(value.buffer ?? value)
+}
+
+const ICONS = {
+  brush: "M4 20c3 0 5-1 5-3a2.5 2.5 0 0 0-5 0c0 1.5-1 2-2 2 .5.7 1.300 1 2 1zM10 14l9-10 2 2-9 10z",
+  eraser: "M4 15l9-9 6 6-7 7H8zM13 6l2-2 6 6-2 2M6 21h14",
+  rectangle: "M4 6h16v12H4z",
+  pencil: "M4 20l1-4L16 5l3 3L8 19zM14 7l3 3",
+  undo: "M9 7L4 12l5 5M4 12h10a6 6 0 0 1 0 8h-3",
+  redo: "M15 7l5 5-5 5M20 12H10a6 6 0 0 0 0 8h3",
+  invert: "M12 3a9 9 0 1 0 0 18zM12 3a9 9 0 0 1 0 18",
+  clear: "M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13",
+  first: "M6 5v14M19 5l-9 7 9 7z",
+  back: "M16 5l-9 7 9 7z",
+  play: "M7 4l12 8-12 8z",
+  pause: "M7 5h3v14H7zM14 5h3v14h-3z",
+  forward: "M8 5l9 7-9 7z",
+  last: "M18 5v14M5 5l9 7-9 7z",
+  image: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4",
+  download: "M12 4v11M7 11l5 5 5-5M5 20h14",
+}
+
+function icon(name, filled = false) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg")
+  svg.setAttribute("viewBox", "0 0 24 24")
+  svg.setAttribute("aria-hidden", "true")
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path")
+  path.setAttribute("d", ICONS[name])
+  if (filled) path.setAttribute("class", "filled")
+  svg.append(path)
+  return svg
+}
+
+function button(name, label, action, filled = false) {
+  const made = node("button", {type: "button", title: label, "aria-label": label, "data-name": name, onclick: action}, icon(name, filled))
+  return made
+}
+
+// Whether the text around us is light, that is, whether the page is dark.
+function isDark(el) {
+  const colour = getComputedStyle(el.isConnected ? el : document.body).color.match(/[\d.]+/g)
+  return colour ? (Number(colour[0]) + Number(colour[1]) + Number(colour[2])) / 3 > 128 : false
+}
+
+function watchTheme(changed) {
+  const observer = new MutationObserver(() => setTimeout(changed, 60))
+  observer.observe(document.documentElement, {attributes: true})
+  observer.observe(document.body, {attributes: true})
+  setTimeout(changed, 150)
+  setTimeout(changed, 800)
+}

@@ -1,0 +1,217 @@
+// The image and the mask live here: painting never waits for the server. One packet per stroke goes out:
+// u32 number of the stroke, evidence weights (255 seen, 0 hidden), and the drawing itself where drawing is allowed.
+
+function line(x0, y0, x1, y1, visit) {
+  const dx = Math.abs(x1 - x0), dy = -Math.abs(y1 - y0), sx = x0 < x1 ? 1 : -1, sy = y0 < y1 ? 1 : -1
+  let error = dx + dy
+  for (;;) {
+    visit(x0, y0)
+    if (x0 === x1 && y0 === y1) return
+    const twice = 2 * error
+    if (twice >= dy) { error += dy; x0 += sx }
+    if (twice <= dx) { error += dx; y0 += sy }
+  }
+}
+
+const DEPTH = 100 // strokes that can be undone
+
+export function render({model, el}) {
+  const H = model.height_px, W = model.width_px, N = H * W
+  let image = new Uint8Array(N), mask = new Uint8Array(N).fill(255)
+  let past = [], future = [], before = null, seq = 0, scale = 1, hover = null, start = null, last = null, stroke = null
+  let tool = model.drawable ? "pencil" : "brush", size = model.drawable ? 1 : 3, opacity = 100
+
+  const root = node("div", {class: "qt painter"})
+  const title = node("h3", {text: model.title})
+  const stage = node("div", {class: "stage", tabindex: 0, role: "application", "aria-label": "Picture to paint on: drag to hide pixels"})
+  const base = node("canvas", {width: W, height: H}), over = node("canvas", {class: "over"})
+  stage.append(base, over)
+  const tools = node("div", {class: "tools"}), knobs = node("div", {class: "knobs"})
+  const choices = {}
+  const choose = (name) => { tool = name; for (const key in choices) choices[key].setAttribute("aria-pressed", String(key === name)) }
+  const add = (name, label) => { choices[name] = button(name, label, () => choose(name)); tools.append(choices[name]) }
+  if (model.drawable) add("pencil", "Draw contour pixels (d); the right button rubs them out")
+  add("brush", "Hide with the brush (b)")
+  add("rectangle", "Hide a rectangle (r)")
+  add("eraser", model.drawable ? "Eraser (e): rub out the drawing and what is hidden" : "Eraser (e): show again")
+  const undoButton = button("undo", "Undo (Ctrl-Z)", () => undo()), redoButton = button("redo", "Redo (Ctrl-Y)", () => redo())
+  tools.append(undoButton, redoButton,
+    button("invert", "Invert: hide what is seen (i)", () => whole(() => { for (let i = 0; i < N; i++) mask[i] = 255 - mask[i] })),
+    button("clear", model.drawable ? "Clear: empty canvas, nothing hidden" : "Clear: hide nothing", () => whole(() => { mask.fill(255); if (model.drawable) image.fill(0) })))
+  const slider = (label, low, high, value, show, change) => {
+    const output = node("output", {text: show(value)})
+    const input = node("input", {type: "range", min: low, max: high, value, "aria-label": label})
+    input.addEventListener("input", () => { change(Number(input.value)); output.textContent = show(Number(input.value)) })
+    knobs.append(node("label", {}, label, input, output))
+    return (next) => { input.value = String(next); input.dispatchEvent(new Event("input")) }
+  }
+  const setSize = slider("size", 1, 9, size, (v) => `${v} px`, (v) => { size = v; overlay() })
+  slider("opacity", 10, 100, opacity, (v) => `${v} %`, (v) => { opacity = v })
+  root.append(title, stage, tools, knobs)
+
+  function layout() {
+    scale = fit(H, W, {fixed: model.scale, columns: model.columns})
+    for (const [element, w, h] of [[stage, W, H], [base, W, H], [over, W, H]]) {
+      element.style.width = `${w * scale}px`; element.style.height = `${h * scale}px`
+    }
+    root.style.width = `${W * scale}px`
+    over.width = W * scale; over.height = H * scale
+    draw()
+  }
+
+  function draw() {
+    const context = base.getContext("2d"), pixels = context.createImageData(W, H)
+    for (let i = 0; i < N; i++) {
+      const shown = model.drawable ? 255 - image[i] : image[i]
+      pixels.data.set([shown, shown, shown, 255], 4 * i)
+    }
+    context.putImageData(pixels, 0, 0)
+    overlay()
+    undoButton.disabled = past.length === 0; redoButton.disabled = future.length === 0
+    stage.dataset.hidden = String(mask.reduce((count, weight) => count + (weight < 255), 0))
+  }
+
+  function overlay() { // hidden pixels: covered as far as they are hidden, and hatched
+    const context = over.getContext("2d")
+    context.clearRect(0, 0, over.width, over.height)
+    for (let y = 0; y < H; y++) for (let x = 0; x < W; x++) {
+      const hidden = 1 - mask[y * W + x] / 255
+      if (!hidden) continue
+      context.globalAlpha = hidden
+      context.fillStyle = "#8fa3b0"
+      context.fillRect(x * scale, y * scale, scale, scale)
+    }
+    context.globalAlpha = 1
+    context.strokeStyle = "#33424d"; context.lineWidth = Math.max(1, scale / 9)
+    context.beginPath()
+    for (let y = 0; y < H; y++) for (let x = 0; x < W; x++) {
+      if (mask[y * W + x] === 255) continue
+      context.moveTo(x * scale, (y + 1) * scale); context.lineTo((x + 1) * scale, y * scale)
+    }
+    context.stroke()
+    context.lineWidth = 1.5
+    if (start && hover) {
+      const [x, y, w, h] = box(start, hover)
+      context.strokeStyle = "#d55e00"; context.strokeRect(x * scale, y * scale, w * scale, h * scale)
+    } else if (hover) {
+      const [x, y] = corner(hover), side = reach()
+      context.strokeStyle = "#d55e00"; context.strokeRect(x * scale, y * scale, side * scale, side * scale)
+    }
+  }
+
+  const reach = () => tool === "rectangle" ? 1 : size
+  const corner = ([x, y]) => [x - Math.floor((reach() - 1) / 2), y - Math.floor((reach() - 1) / 2)]
+  const box = ([ax, ay], [bx, by]) => [Math.min(ax, bx), Math.min(ay, by), Math.abs(ax - bx) + 1, Math.abs(ay - by) + 1]
+
+  function set(x, y) {
+    if (x < 0 || y < 0 || x >= W || y >= H) return
+    const i = y * W + x
+    if (stroke === "pencil") image[i] = 255
+    else if (stroke === "rub") image[i] = 0
+    else if (stroke === "eraser") { mask[i] = 255; if (model.drawable) image[i] = 0 }
+    else mask[i] = Math.round(255 * (1 - opacity / 100))
+  }
+  function stamp(x, y) {
+    const [left, top] = corner([x, y]), side = reach()
+    for (let b = 0; b < side; b++) for (let a = 0; a < side; a++) set(left + a, top + b)
+  }
+  function place(event) {
+    const frame = stage.getBoundingClientRect()
+    return [Math.floor((event.clientX - frame.left) * W / frame.width), Math.floor((event.clientY - frame.top) * H / frame.height)]
+  }
+
+  const snapshot = () => ({image: image.slice(), mask: mask.slice()})
+  const same = (a, b) => a.every((value, i) => value === b[i])
+  function keep(old) {
+    past.push(old); if (past.length > DEPTH) past.shift()
+    future = []
+  }
+  function send() {
+    seq += 1
+    const packet = new Uint8Array(4 + (model.drawable ? 2 : 1) * N)
+    new DataView(packet.buffer).setUint32(0, seq, true)
+    packet.set(mask, 4)
+    if (model.drawable) packet.set(image, 4 + N)
+    window.dispatchEvent(new CustomEvent("qtcore:packet", {detail: {seq, at: performance.now()}}))
+    model.packet = packet.buffer
+  }
+  function finish(old) { // after a stroke: remember it and tell the server, if it changed anything
+    if (same(old.mask, mask) && same(old.image, image)) return
+    keep(old); draw(); send()
+  }
+  function whole(change) { const old = snapshot(); change(); finish(old) }
+  function go(from, to) {
+    if (!from.length) return
+    to.push(snapshot())
+    const state = from.pop()
+    image = state.image; mask = state.mask
+    draw(); send()
+  }
+  const undo = () => go(past, future), redo = () => go(future, past)
+
+  stage.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 && event.button !== 2) return
+    event.preventDefault(); stage.focus({preventScroll: true}); stage.setPointerCapture(event.pointerId)
+    before = snapshot()
+    const rubbing = event.button === 2 || event.ctrlKey
+    stroke = rubbing ? (tool === "pencil" ? "rub" : "eraser") : tool
+    last = hover = place(event)
+    if (tool === "rectangle") start = last
+    else stamp(...last)
+    draw()
+  })
+  stage.addEventListener("pointermove", (event) => {
+    const events = before && event.getCoalescedEvents ? event.getCoalescedEvents() : []
+    for (const each of events.length ? events : [event]) {
+      hover = place(each)
+      if (before && !start) { line(...last, ...hover, stamp); last = hover }
+    }
+    if (before) draw(); else overlay()
+  })
+  const end = (event) => {
+    if (!before) return
+    if (start) {
+      const [x, y, w, h] = box(start, hover)
+      if (event.type === "pointerup") for (let b = 0; b < h; b++) for (let a = 0; a < w; a++) set(x + a, y + b)
+    }
+    const old = before
+    before = start = last = stroke = null
+    draw(); finish(old)
+  }
+  stage.addEventListener("pointerup", end)
+  stage.addEventListener("pointercancel", end)
+  stage.addEventListener("pointerleave", () => { if (!before) { hover = null; overlay() } })
+  stage.addEventListener("contextmenu", (event) => event.preventDefault())
+  root.addEventListener("keydown", (event) => {
+    const key = event.key.toLowerCase(), control = event.ctrlKey || event.metaKey
+    if (control && key === "z") { event.shiftKey ? redo() : undo() }
+    else if (control && key === "y") redo()
+    else if (control || event.altKey) return
+    else if (key === "[") setSize(Math.max(1, size - 1))
+    else if (key === "]") setSize(Math.min(9, size + 1))
+    else if (key === "e") choose(tool === "eraser" ? (model.drawable ? "pencil" : "brush") : "eraser")
+    else if (key === "b") choose("brush")
+    else if (key === "r") choose("rectangle")
+    else if (key === "d" && model.drawable) choose("pencil")
+    else if (key === "i") whole(() => { for (let i = 0; i < N; i++) mask[i] = 255 - mask[i] })
+    else return
+    event.preventDefault(); event.stopPropagation()
+  })
+
+  function take(first) { // what Python gives: u32 serial number, image, mask
+    const given = bytesOf(model.given)
+    if (given.length !== 4 + 2 * N) return
+    if (!first) keep(snapshot())
+    image = given.slice(4, 4 + N); mask = given.slice(4 + N)
+    draw()
+  }
+  take(true); choose(tool); layout()
+  model.on("given", () => take(false))
+  model.on("title", () => { title.textContent = model.title })
+  const dark = () => root.classList.toggle("dark", isDark(el))
+  const resized = () => { layout(); dark() }
+  window.addEventListener("resize", resized)
+  watchTheme(dark); dark()
+  model.on("remove", () => window.removeEventListener("resize", resized))
+  return root
+}

@@ -1,0 +1,293 @@
+// All layers of one or two runs as bytes; slider, play and step happen here. See app/frames.py for the format.
+
+const SERIES = ["var(--accent)", "#d55e00"]
+const LABELS = [["contour", "CONTOUR", [214, 39, 40]], ["in", "IN", [185, 217, 242]], ["out", "OUT", [253, 246, 195]]]
+const LABEL_LINES = {contour: "#d62728", in: "#4a90c8", out: "#b59a00"} // the same hues, dark enough for a thin line
+
+function parse(value) {
+  const bytes = bytesOf(value)
+  if (bytes.length < 4) return null
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)))
+  const pixels = header.height * header.width, channels = header.channels.length
+  let at = 4 + length
+  if (header.truth) { header.truthBytes = bytes.subarray(at, at + pixels); at += pixels } else header.truthBytes = null
+  for (const run of header.runs) { run.bytes = bytes.subarray(at, at += run.count * channels * pixels) }
+  header.index = Object.fromEntries(header.channels.map((channel, i) => [channel.name, i]))
+  return header
+}
+
+const pretty = (value) => value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0)
+  : Math.abs(value) >= 10 ? value.toFixed(1) : Math.abs(value) >= 0.01 || value === 0 ? value.toFixed(2) : value.toExponential(0)
+
+export function render({model, el}) {
+  let data = parse(model.frames), follow = model.layer < 0, cursor = model.layer, timer = null, scale = 1, hover = null, shape = ""
+  let pixel = Array.isArray(model.pixel) && model.pixel.length === 2 ? model.pixel : null
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)")
+  const root = node("div", {class: "qt player", tabindex: -1})
+  const maps = node("div", {class: "maps"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
+  const slider = node("input", {type: "range", min: 0, max: 1, value: 1, "aria-label": "layer"})
+  const where = node("span", {class: "where"})
+  const speed = node("select", {"aria-label": "speed", title: "Layers per second"},
+    ...[2, 5, 10, 20, 40].map((rate) => node("option", {value: rate, text: `${rate}/s`})))
+  speed.value = "10"
+  const playButton = button("play", "Play the layers (space)", () => timer ? pause() : play(), true)
+  const controls = node("div", {class: "controls"},
+    button("first", "Back to layer 0 (Home)", () => move(0), true), button("back", "One layer back (←)", () => move(cursor - 1), true),
+    playButton, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
+    slider, where, speed,
+    button("image", "Save these maps as PNG", savePNG), node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif",
+      onclick: () => { model.gif_wanted += 1 }}))
+  root.append(maps, controls, charts, readout)
+  let pictures = [], panels = []
+
+  const last = () => data ? Math.max(...data.runs.map((run) => run.count)) - 1 : 0
+  const total = () => data ? Math.max(...data.runs.map((run) => run.total)) : 0
+  const views = () => model.views.filter((view) => data && view.channel in data.index)
+  const dark = () => root.classList.toggle("dark", isDark(el))
+  const value = (run, layer, name, i) => { // the number that a byte stands for
+    const c = data.index[name], channel = data.channels[c], pixels = data.height * data.width
+    const byte = run.bytes[(Math.min(layer, run.count - 1) * data.channels.length + c) * pixels + i]
+    return channel.low + byte / 255 * (channel.high - channel.low)
+  }
+
+  function move(layer, tell = true) {
+    if (tell) pause()
+    cursor = Math.max(0, Math.min(layer, last()))
+    follow = cursor === last()
+    if (tell) model.layer = follow ? -1 : cursor
+    draw()
+  }
+  function play() {
+    if (still.matches) { move(cursor >= last() ? 0 : cursor + 1); return } // reduced motion: one step per press
+    if (cursor >= last()) cursor = 0
+    follow = false
+    const tick = () => {
+      cursor += 1
+      if (cursor >= last()) { pause(); move(last()); return }
+      draw()
+      timer = setTimeout(tick, 1000 / Number(speed.value))
+    }
+    timer = setTimeout(tick, 1000 / Number(speed.value))
+    playButton.replaceChildren(icon("pause", true)); playButton.setAttribute("aria-label", "Pause (space)"); draw()
+  }
+  function pause() {
+    if (timer) clearTimeout(timer)
+    timer = null
+    playButton.replaceChildren(icon("play", true)); playButton.setAttribute("aria-label", "Play the layers (space)")
+  }
+
+  function build() { // the frame: only when its parts change
+    const shown = views(), wanted = JSON.stringify([shown, data.runs.map((run) => run.label), data.height, data.width, model.charts])
+    scale = fit(data.height, data.width, {fixed: model.scale, columns: model.columns})
+    const w = data.width * scale, h = data.height * scale
+    if (wanted !== shape) {
+      shape = wanted
+      pictures = []; maps.replaceChildren()
+      for (const [r, run] of data.runs.entries()) for (const view of shown) {
+        const base = node("canvas", {width: data.width, height: data.height, "data-map": view.channel, "data-run": r}), mark = node("canvas", {class: "mark"})
+        const picture = node("div", {class: "picture"}, base, mark)
+        const heading = node("h3", {text: view.title})
+        if (data.runs.length > 1) heading.append(node("small", {text: ` · ${run.label}`}))
+        heading.title = heading.textContent
+        const figure = node("figure", {}, heading, picture, legend(view))
+        maps.append(figure)
+        const at = (event) => {
+          const box = picture.getBoundingClientRect()
+          return [Math.floor((event.clientY - box.top) * data.height / box.height), Math.floor((event.clientX - box.left) * data.width / box.width)]
+        }
+        picture.addEventListener("click", (event) => choosePixel(at(event)))
+        picture.addEventListener("pointermove", (event) => { hover = at(event); marks() })
+        picture.addEventListener("pointerleave", () => { hover = null; marks() })
+        pictures.push({r, view, base, mark, picture, figure})
+      }
+      panels = [...model.charts, {inspect: true}].map((spec) => {
+        const heading = node("h3"), body = node("div"), block = node("div", {class: "chart"}, heading, body)
+        return {spec, heading, body, block}
+      })
+      charts.replaceChildren(...panels.map((panel) => panel.block))
+    }
+    maps.style.gridTemplateColumns = `repeat(${shown.length}, ${w}px)`
+    const full = Math.max(shown.length, 3) * w + (Math.max(shown.length, 3) - 1) * 16
+    root.style.width = `${full}px`
+    charts.style.gridTemplateColumns = `repeat(${panels.length}, ${Math.floor((full - 16 * (panels.length - 1)) / panels.length)}px)`
+    for (const {base, mark, picture} of pictures) {
+      for (const element of [base, mark, picture]) { element.style.width = `${w}px`; element.style.height = `${h}px` }
+      mark.width = w; mark.height = h
+    }
+  }
+
+  function legend(view) {
+    const box = node("div", {class: "legend"})
+    if (view.map === "labels") {
+      box.append(node("div", {class: "keys"}, ...LABELS.map(([, name, c]) => node("span", {}, node("i", {style: `background:rgb(${c})`}), name))))
+      return box
+    }
+    const bar = node("canvas", {width: 256, height: 1}), context = bar.getContext("2d"), pixels = context.createImageData(256, 1)
+    const table = model.tables[view.map === "clones" ? "wheel" : view.map]
+    for (let i = 0; i < 256; i++) pixels.data.set([table[3 * i], table[3 * i + 1], table[3 * i + 2], 255], 4 * i)
+    context.putImageData(pixels, 0, 0)
+    const channel = data.channels[data.index[view.channel]]
+    const ends = view.map === "clones" ? ["→", "↓", "side of the inside", "↑", "→"].map((text, i) => [text, i])
+      : [[pretty(channel.low).replace(/\.0+$/, ""), 0], [view.unit, 1], [pretty(channel.high).replace(/\.0+$/, ""), 2]]
+    const labels = view.map === "clones" ? ["→", "↓", "← side of the inside", "↑", "→"] : ends.map(([text]) => text)
+    box.append(bar, node("div", {class: "ends"}, ...labels.map((text) => node("span", {text}))))
+    return box
+  }
+
+  function paint({r, view, base}) {
+    const run = data.runs[r], pixels = data.height * data.width, context = base.getContext("2d")
+    const image = context.createImageData(data.width, data.height), out = image.data
+    const layer = Math.min(cursor, run.count - 1)
+    const channel = (name) => { const at = (layer * data.channels.length + data.index[name]) * pixels; return run.bytes.subarray(at, at + pixels) }
+    if (view.map === "labels" || view.map === "clones") {
+      const contour = channel("contour"), inside = channel("in"), clone = channel("clone"), wheel = model.tables.wheel
+      for (let i = 0; i < pixels; i++) {
+        const c = contour[i] / 255, n = inside[i] / 255, o = Math.max(0, 1 - c - n)
+        if (view.map === "labels") for (let k = 0; k < 3; k++) out[4 * i + k] = c * LABELS[0][2][k] + n * LABELS[1][2][k] + o * LABELS[2][2][k]
+        else if (c > n && c > o) {
+          const angle = data.sides?.[clone[i]] ?? 0, at = 3 * (Math.floor(angle / 360 * 256) % 256)
+          for (let k = 0; k < 3; k++) out[4 * i + k] = wheel[at + k]
+        } else out.fill(236, 4 * i, 4 * i + 3)
+        out[4 * i + 3] = 255
+      }
+    } else {
+      const table = model.tables[view.map], source = channel(view.channel)
+      for (let i = 0; i < pixels; i++) {
+        const at = 3 * source[i]
+        out[4 * i] = table[at]; out[4 * i + 1] = table[at + 1]; out[4 * i + 2] = table[at + 2]; out[4 * i + 3] = 255
+      }
+    }
+    context.putImageData(image, 0, 0)
+  }
+
+  const inside = (place) => place && place[0] >= 0 && place[1] >= 0 && place[0] < data.height && place[1] < data.width
+  function marks() {
+    for (const {mark} of pictures) {
+      const context = mark.getContext("2d")
+      context.clearRect(0, 0, mark.width, mark.height)
+      for (const [place, colour] of [[pixel, "#d55e00"], [hover, "#009e73"]]) {
+        if (!inside(place)) continue
+        context.lineWidth = 3; context.strokeStyle = "#fff"
+        context.strokeRect(place[1] * scale - 1, place[0] * scale - 1, scale + 2, scale + 2)
+        context.lineWidth = 1.6; context.strokeStyle = colour
+        context.strokeRect(place[1] * scale - 1, place[0] * scale - 1, scale + 2, scale + 2)
+      }
+    }
+    const place = inside(hover) ? hover : inside(pixel) ? pixel : null
+    readout.textContent = place ? describe(place) : "Click a pixel to see its marginal over the layers."
+  }
+  function truthAt(i) {
+    if (!data.truthBytes) return null
+    if (model.inspector === "labels") return data.truthBytes[i]
+    const channel = data.channels[data.index.mean]
+    return channel.low + data.truthBytes[i] / 255 * (channel.high - channel.low)
+  }
+  function describe(place) {
+    const i = place[0] * data.width + place[1], parts = [`pixel (row ${place[0]}, column ${place[1]}), layer ${cursor}`], truth = truthAt(i)
+    for (const run of data.runs) {
+      const name = data.runs.length > 1 ? `${run.label}: ` : ""
+      if (model.inspector === "labels") {
+        const c = value(run, cursor, "contour", i), n = value(run, cursor, "in", i)
+        parts.push(`${name}CONTOUR ${pretty(c)}, IN ${pretty(n)}, OUT ${pretty(Math.max(0, 1 - c - n))}, clone ${Math.round(value(run, cursor, "clone", i))}`)
+      } else if (model.inspector === "band") parts.push(`${name}${pretty(value(run, cursor, "mean", i))} ± ${pretty(value(run, cursor, "deviation", i))}`)
+      else parts.push(`${name}p = ${pretty(value(run, cursor, "mean", i))}`)
+    }
+    if (truth !== null) parts.push(`truth ${model.inspector === "labels" ? ["CONTOUR", "OUT", "IN"][truth] : pretty(truth)}`)
+    return parts.join(" · ")
+  }
+  function choosePixel(place) {
+    if (!inside(place)) return
+    pixel = place; model.pixel = place; marks(); drawCharts()
+  }
+
+  function drawCharts() { for (const panel of panels) panel.spec.inspect ? inspect(panel) : curve(panel) }
+  function curve({spec, heading, body}) {
+    heading.textContent = spec.title
+    const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: run.curves[spec.curve] ?? []}))
+    const baseline = data.baselines[spec.curve]
+    if (!series.some((each) => each.values.some((v) => v !== null))) { nothing(body, data.without?.[spec.curve] ?? "Not known for this picture."); return }
+    plot(body, series, {...spec, baseline, total: total(), cursor, names: data.runs.length > 1, move})
+  }
+  function inspect({heading, body}) {
+    if (!inside(pixel)) { heading.textContent = "One pixel"; nothing(body, "Click a pixel in a map."); return }
+    const i = pixel[0] * data.width + pixel[1], truth = truthAt(i), all = (run, name) => Array.from({length: run.count}, (_, k) => value(run, k, name, i))
+    heading.textContent = `Pixel (row ${pixel[0]}, column ${pixel[1]})`
+    if (model.inspector === "labels") {
+      const run = data.runs[0], c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
+      const names = ["contour", "out", "in"], series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) =>
+        ({label: key.toUpperCase() + (truth !== null && names[truth] === key ? " (truth)" : ""), colour: LABEL_LINES[key], values}))
+      plot(body, series, {low: 0, high: 1, total: total(), cursor, names: true, move})
+      return
+    }
+    const scaleOf = data.channels[data.index.mean]
+    const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: all(run, "mean"),
+      band: model.inspector === "band" ? all(run, "deviation") : null}))
+    plot(body, series, {low: scaleOf.low, high: scaleOf.high, total: total(), cursor, names: data.runs.length > 1, move,
+      baseline: truth === null ? null : {label: "truth", value: truth}})
+  }
+  function nothing(body, text) { body.replaceChildren(node("div", {class: "none", text})) }
+
+  function draw() {
+    if (!data) return
+    build()
+    for (const picture of pictures) paint(picture)
+    slider.max = String(total()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
+    where.textContent = `layer ${cursor} / ${total()}`
+    marks(); drawCharts()
+    root.dataset.layer = String(cursor); root.dataset.seq = String(data.seq); root.dataset.done = String(last() >= total())
+  }
+
+  function savePNG() {
+    const shown = views(), gap = 12, zoom = 8, w = data.width * zoom, h = data.height * zoom
+    const sheet = node("canvas", {width: shown.length * (w + gap) - gap, height: data.runs.length * (h + gap) - gap})
+    const context = sheet.getContext("2d")
+    context.fillStyle = "#fff"; context.fillRect(0, 0, sheet.width, sheet.height); context.imageSmoothingEnabled = false
+    for (const [i, {base}] of pictures.entries()) {
+      context.drawImage(base, (i % shown.length) * (w + gap), Math.floor(i / shown.length) * (h + gap), w, h)
+    }
+    sheet.toBlob((blob) => save(blob, `layer-${cursor}.png`), "image/png")
+  }
+  function save(blob, name) {
+    const address = URL.createObjectURL(blob), link = node("a", {href: address, download: name})
+    link.click()
+    setTimeout(() => URL.revokeObjectURL(address), 10000)
+  }
+
+  slider.addEventListener("input", () => { pause(); cursor = Math.min(Number(slider.value), last()); follow = cursor === last(); draw() })
+  slider.addEventListener("change", () => move(Number(slider.value)))
+  const keys = (event) => {
+    if (event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return
+    if (event.target instanceof HTMLButtonElement && event.key === " ") return
+    if (event.key === " ") timer ? pause() : play()
+    else if (event.key === "ArrowLeft") move(cursor - 1)
+    else if (event.key === "ArrowRight") move(cursor + 1)
+    else if (event.key === "Home") move(0)
+    else if (event.key === "End") move(Infinity)
+    else return
+    event.preventDefault()
+  }
+  root.addEventListener("keydown", keys)
+  maps.addEventListener("click", () => root.focus({preventScroll: true}))
+
+  model.on("frames", () => {
+    const next = parse(model.frames)
+    if (!next || (data && next.seq < data.seq)) return
+    data = next
+    if (follow) cursor = last()
+    else if (!timer) cursor = Math.min(model.layer < 0 ? last() : model.layer, last())
+    draw()
+    window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: last() + 1, done: last() >= total(), at: performance.now()}}))
+  })
+  model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { follow = model.layer < 0; cursor = follow ? last() : Math.min(model.layer, last()); draw() } })
+  model.on("pixel", () => { pixel = model.pixel.length === 2 ? model.pixel : null; if (data) { marks(); drawCharts() } })
+  model.on("views", draw); model.on("charts", draw)
+  model.on("gif", () => { const bytes = bytesOf(model.gif); if (bytes.length > 4) save(new Blob([bytes.slice(4)], {type: "image/gif"}), "layers.gif") })
+  const resized = () => { draw(); dark() }
+  window.addEventListener("resize", resized)
+  model.on("remove", () => { pause(); window.removeEventListener("resize", resized) })
+  watchTheme(dark)
+  cursor = follow ? last() : Math.min(model.layer, last())
+  draw(); dark()
+  return root
+}

@@ -1,0 +1,208 @@
+"""Models, devices and runs: layers of belief propagation computed beside the event loop, the newest question first.
+
+Nothing here knows of a browser. A run is advanced in short slices in a pool of threads; between two slices it can be
+given up, so that a newer stroke never waits for an older one, and many users take turns.
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import torch
+
+import qtcore
+from app.frames import Encoder, Header, Trace, pack
+from qtcore.models.base import Layer, Model
+from qtcore.query import Query
+
+log = logging.getLogger(__name__)
+
+SLICE = 0.02
+"""Seconds of layers between two chances to give up a run (or to let another user's run go on)."""
+EMIT = 0.05
+"""Seconds between two unfinished pictures of the same run."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where the layers run, and what to tell the user about it."""
+
+    name: str
+    label: str
+    sentence: str = ""
+
+
+@functools.cache
+def device() -> Device:
+    """The device that QTCORE_DEVICE asks for, else CUDA, else MPS, else the CPU; with a sentence when it is not that."""
+    wanted = os.environ.get("QTCORE_DEVICE", "").strip().lower()
+    names = [wanted] if wanted else ["cuda", "mps"]
+    for name in names:
+        if name and _works(name):
+            return Device(name, name.split(":")[0].upper())
+    if wanted and wanted != "cpu":
+        return Device("cpu", "CPU", f"The device {wanted[:20]!r} cannot be used here, so the layers run on the CPU.")
+    return Device("cpu", "CPU", "" if wanted else "No GPU was found, so the layers run on the CPU.")
+
+
+def _works(name: str) -> bool:
+    try:
+        return float((torch.ones(2, device=name) * 2).sum()) == 4
+    except (RuntimeError, AssertionError, ValueError, NotImplementedError):
+        return False
+
+
+# ---------------------------------------------------------------------- models, one of each for all users
+
+_lock = threading.Lock()
+_models: dict[str, Model] = {}
+
+
+def model(name: str) -> Model:
+    """The shipped model of this name, shared by all sessions."""
+    return _shared(name, lambda: qtcore.load(name))
+
+
+def untrained(like: Model) -> Model:
+    """A model of the same kind and size with the random parameters that training starts from, shared too."""
+
+    def make() -> Model:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            fresh = type(like)(**like.config())
+        fresh.statistics, fresh.notes = like.statistics, like.notes
+        return fresh
+
+    return _shared(f"untrained {type(like).__name__} {sorted(like.config().items())}", make)
+
+
+def _shared(key: str, make: Callable[[], Model]) -> Model:
+    with _lock:
+        if key not in _models:
+            _models[key] = make().to(device().name).requires_grad_(False)
+        return _models[key]
+
+
+def first_available(*names: str) -> str | None:
+    """The first of these names that is shipped."""
+    shipped = qtcore.available()
+    return next((name for name in names if name in shipped), None)
+
+
+# ---------------------------------------------------------------------- runs
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One model's answer to one query: what to compute and how to turn a layer into bytes."""
+
+    label: str
+    model: Model
+    query: Query
+    encoder: Encoder
+    n_layers: int
+
+    def layers(self) -> Iterator[Layer]:
+        return self.model.layers(self.query.to(self.model.device), self.n_layers)
+
+
+@dataclass(eq=False)
+class Progress:
+    """A run under way: advanced slice by slice, in whichever thread."""
+
+    run: Run
+    trace: Trace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.trace = Trace(self.run.label, self.run.n_layers)
+        self._layers = self.run.layers()
+
+    @property
+    def done(self) -> bool:
+        return self.trace.count > self.run.n_layers
+
+    def advance(self, seconds: float) -> None:
+        """Go on for about so many seconds, at least one layer."""
+        deadline = time.perf_counter() + seconds
+        with torch.inference_mode():
+            for layer in self._layers:
+                self.trace.add(*self.run.encoder.encode(layer))
+                if self.done or time.perf_counter() >= deadline:
+                    break
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # the tensors of one image are small: a second thread costs more than it saves
+
+
+pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2), thread_name_prefix="qtcore-app", initializer=_one_thread)
+
+
+def compute(header: Header, runs: Sequence[Run]) -> bytes:
+    """All frames of all runs at once: for the first picture of a page, and for tests."""
+    traces = []
+    for run in runs:
+        progress = Progress(run)
+        progress.advance(float("inf"))
+        traces.append(progress.trace)
+    return pack(header, traces)
+
+
+async def stream(header: Header, runs: Sequence[Run]) -> AsyncIterator[bytes]:
+    """Frames blobs, each with all the layers so far; the last one is complete. Cancel the task to give up the runs."""
+    loop = asyncio.get_running_loop()
+    progresses = [Progress(run) for run in runs]
+    emitted = float("-inf")
+    for progress in progresses:
+        while not progress.done:
+            await loop.run_in_executor(pool, progress.advance, SLICE)
+            complete = all(other.done for other in progresses)
+            if complete or time.monotonic() - emitted >= EMIT:
+                yield pack(header, [other.trace for other in progresses if other.trace.count])
+                emitted = time.monotonic()
+
+
+class Latest:
+    """Runs the newest job only: `submit` gives up the one before, between two of its slices.
+
+    Must be used from the thread of one event loop; without a running loop a job is run to its end at once.
+    """
+
+    def __init__(self, failed: Callable[[str], None] | None = None) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._failed = failed or (lambda sentence: None)
+        self.cancelled = 0
+
+    def submit(self, job: Callable[[], Awaitable[None]]) -> None:
+        self.cancel()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(self._guard(job))
+            return
+        self._task = loop.create_task(self._guard(job))
+
+    def cancel(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self.cancelled += 1
+        self._task = None
+
+    async def _guard(self, job: Callable[[], Awaitable[None]]) -> None:
+        """A failure is logged here and told in plain words; no traceback reaches a browser."""
+        try:
+            await job()
+        except asyncio.CancelledError:
+            raise
+        except (ValueError, OSError) as error:  # the library's own sentences
+            log.warning("a run was refused: %s", error)
+            self._failed("The model could not answer this question; try another mask or image.")
+        except Exception:
+            log.exception("a run failed")
+            self._failed("Something went wrong in this run; the rest of the page goes on working.")

@@ -1,0 +1,256 @@
+"""Faces: hide parts of a face and watch the Gaussian RBM fill them in, with how sure it is."""
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from panel.viewable import Viewable
+from torch import Tensor
+
+import qtcore
+from app import engine, masks
+from app.components import Choices, Gallery, Painter, Player
+from app.components.player import GAUSSIAN_VIEWS, NCE_HIDDEN, RESIDUAL
+from app.frames import GaussianEncoder, Header
+from app.pages.picture import LEFT, Bytes, PicturePage, arrange, card, restored_look, restored_mask
+from app.shell import Shell
+from app.state import decode_bytes, encode_bytes
+from app.uploads import face_from
+from qtcore.baselines import per_image_gaussian
+from qtcore.data import faces_offline
+from qtcore.data.frey import SHAPE, grey_levels, load_frey
+from qtcore.data.inventory import holding
+from qtcore.errors import DataError
+from qtcore.models.base import Model
+from qtcore.models.grbm import GaussianRBM
+
+log = logging.getLogger(__name__)
+
+MODEL = "grbm/frey"
+N_SHOWN = 14
+MAX_STANDARDISED = 8.0
+"""Uploads are cut here: a pixel that hardly varies in the training faces would turn any other grey into a huge number."""
+EMPTY = "Hide at least one pixel completely to score the answer."
+
+
+@dataclass(frozen=True)
+class Faces:
+    """A row of the gallery: standardised faces [n, 560] and what they are."""
+
+    key: str
+    label: str
+    heading: str
+    values: Tensor
+
+
+def trained() -> Model:
+    """The shipped model; an untrained one when there is none."""
+    if MODEL in qtcore.available():
+        return engine.model(MODEL)
+    return engine.untrained(GaussianRBM(SHAPE[0] * SHAPE[1], 200))
+
+
+@functools.cache
+def galleries() -> tuple[Faces, ...]:
+    """What can be picked on this machine; nothing is fetched."""
+    found = []
+    try:
+        if holding("frey").source is not None:
+            found.append(Faces("frey", "Frey", "Frey's faces (test set)", load_frey().test[::28][:N_SHOWN].clone()))
+    except DataError as error:
+        log.info("no Frey faces: %s", error)
+    try:
+        found.append(Faces("dream", "dreamed", "Faces that the model dreamed up", faces_offline()[:N_SHOWN]))
+    except DataError as error:
+        log.info("no dreamed faces: %s", error)
+    if not found:
+        found.append(Faces("dream", "mean face", "The mean of all faces", torch.zeros(1, SHAPE[0] * SHAPE[1])))
+    return tuple(found)
+
+
+def to_grey(values: Tensor, model: Model) -> Bytes:
+    """Standardised values [..., 560] as grey levels, uint8 [..., 28, 20]."""
+    grey = grey_levels(values, model.statistics) if model.statistics else values * 42 + 128
+    return grey.round().clamp(0, 255).to(torch.uint8).reshape(*values.shape[:-1], *SHAPE).numpy()
+
+
+def to_values(grey: Bytes, model: Model) -> Tensor:
+    """Grey levels [28, 20] as standardised values [560]."""
+    flat = torch.from_numpy(grey.astype(np.float32)).reshape(-1)
+    if not model.statistics:
+        return (flat - 128) / 42
+    statistics = model.statistics
+    values = (flat / statistics["maximum"] - statistics["mean"]) / statistics["deviation"]
+    return values.clamp(-MAX_STANDARDISED, MAX_STANDARDISED)
+
+
+COMPARISONS = {
+    "": "nothing",
+    "untrained": "untrained",
+    "layers-5": "5 layers",
+    "layers-15": "15 layers",
+    "layers-100": "100 layers",
+}
+
+
+class FacesPage(PicturePage):
+    """One user's Faces page."""
+
+    name = "faces"
+    presets = masks.FACES
+
+    def __init__(self, shell: Shell) -> None:
+        state = shell.states["faces"]
+        self.model = trained()
+        self.faces = galleries()
+        self.compare = state.compare if state.compare in COMPARISONS else ""
+        self.pick(*self._from_address(state.image, state.pixels))
+        mask = restored_mask(state.mask, SHAPE, masks.FACES["left half"](SHAPE, 0))
+        if state.image and not state.mask:
+            mask = np.full(SHAPE, 255, np.uint8)
+        painter = Painter(to_grey(self.values, self.model), mask, margin=0)
+        player = Player(views=GAUSSIAN_VIEWS, charts=[RESIDUAL, NCE_HIDDEN], margin=0, **restored_look(state, SHAPE, [10, 5]))
+        super().__init__(shell, painter, player)
+        shown = self._shown
+        self.gallery = Gallery(to_grey(shown.values, self.model), heading=shown.heading, width=LEFT, margin=0, zoom=1)
+        self.gallery.selected = self.number
+        self.sources = Choices(labels=[each.label for each in self.faces], selected=self.faces.index(shown), width=LEFT, margin=(6, 0, 0, 0))
+        self.comparison = Choices(
+            labels=list(COMPARISONS.values()),
+            selected=list(COMPARISONS).index(self.compare),
+            heading="Compare with",
+            width=LEFT,
+            margin=(14, 0, 0, 0),
+        )
+        self.gallery.param.watch(self._on_gallery, "clicks")
+        self.sources.param.watch(self._on_source, "clicks")
+        self.comparison.param.watch(self._on_compare, "clicks")
+        if not state.image and not state.mask:
+            self.preset_row.selected = 0
+        self.first()
+
+    # ------------------------------------------------------------------ which face
+
+    @property
+    def _shown(self) -> Faces:
+        return next((each for each in self.faces if each.key == self.source), self.faces[0])
+
+    def pick(self, source: str, number: int, values: Tensor) -> None:
+        self.source, self.number, self.values = source, number, values
+
+    def _from_address(self, image: str, pixels: str) -> tuple[str, int, Tensor]:
+        """The face that an address names: "dream-3", or "upload" with its pixels; else the first one."""
+        if image == "upload" and (grey := decode_bytes(pixels, SHAPE)) is not None:
+            return "upload", -1, to_values(grey, self.model)
+        key, _, number = image.partition("-")
+        for faces in self.faces:
+            if faces.key == key and number.isdecimal() and int(number) < len(faces.values):
+                return key, int(number), faces.values[int(number)]
+        return self.faces[0].key, 0, self.faces[0].values[0]
+
+    def _show(self) -> None:
+        self.gallery.selected = self.number
+        self.painter.give(image=to_grey(self.values, self.model))
+        self.refresh()
+
+    def _on_gallery(self, event: Any) -> None:
+        number = self.gallery.clicked()
+        if number is not None:
+            faces = self.faces[self.sources.selected]
+            self.pick(faces.key, number, faces.values[number])
+            self._show()
+
+    def _on_source(self, event: Any) -> None:
+        number = self.sources.clicked()
+        if number is not None:
+            faces = self.faces[number]
+            self.sources.selected = number
+            self.gallery.param.update(
+                heading=faces.heading,
+                images=to_grey(faces.values, self.model).tobytes(),
+                names=[f"image {i + 1}" for i in range(len(faces.values))],
+            )
+            self.pick(faces.key, 0, faces.values[0])
+            self._show()
+
+    def take_upload(self, data: bytes) -> None:
+        self.pick("upload", -1, to_values(face_from(data, SHAPE), self.model))
+        self._show()
+
+    def _on_compare(self, event: Any) -> None:
+        number = self.comparison.clicked()
+        if number is not None:
+            self.comparison.selected = number
+            self.compare = list(COMPARISONS)[number]
+            self.refresh()
+
+    def address(self) -> dict[str, str]:
+        uploaded = self.source == "upload"
+        return {
+            "image": "upload" if uploaded else f"{self.source}-{self.number}",
+            "pixels": encode_bytes(to_grey(self.values, self.model)) if uploaded else "",
+            "compare": self.compare,
+        }
+
+    # ------------------------------------------------------------------ what to run
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+        target = weights[0] == 0
+        query = qtcore.Query(self.values[None], weights)
+        baselines = {}
+        if bool(target.any()) and int((~target).sum()) >= 2:
+            gaussian = float(per_image_gaussian(self.values[None], target[None])[0])
+            if np.isfinite(gaussian):
+                baselines["nce"] = ("one Gaussian", gaussian)
+        encoder = GaussianEncoder(self.model, self.values, target)
+        header = Header(
+            SHAPE, encoder.channels, self.painter.seq, encoder.truth_bytes(), baselines, extra={"without": {"nce": EMPTY}}
+        )
+        runs = [engine.Run(f"{self.model.n_layers} layers", self.model, query, encoder, self.model.n_layers)]
+        if self.compare == "untrained":
+            runs[0] = engine.Run("trained", self.model, query, encoder, self.model.n_layers)
+            other = engine.untrained(self.model)
+            runs.append(engine.Run("untrained", other, query, GaussianEncoder(other, self.values, target), other.n_layers))
+        elif self.compare:
+            n_layers = int(self.compare.removeprefix("layers-"))
+            runs.append(engine.Run(f"{n_layers} layers", self.model, query, encoder, n_layers))
+        return header, runs
+
+    def view(self) -> Viewable:
+        left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row, self.comparison]
+        return arrange([*left, self.notice], self.painter, self.player, EXPLANATION())
+
+
+def EXPLANATION() -> list[Viewable]:
+    """Three cards: the question, a layer, the score."""
+    return [
+        card(
+            "What is asked",
+            r"Pixels $v$ that you see are evidence, hatched ones are asked for. The model answers with a Gaussian for "
+            r"each: $p(v_i \mid v_{\mathrm{seen}}) \approx \mathcal{N}(\mu_i, s_i^2)$. Half-hidden pixels are soft evidence "
+            r"with a weight between 0 and 1.",
+        ),
+        card(
+            "What happens in a layer",
+            r"Each pixel tells each of 200 hidden units what it knows without that unit, a cavity $\mathcal{N}(\mu, s^2)$: "
+            r"$m_{i \to j} = \mu w_{ij} + \tfrac12 s^2 w_{ij}^2$. With $p = \sigma(\text{sum of the others} + m_{i \to j})$ the unit "
+            r"answers with the Gaussian that has the moments of the mixture: $\mu + p\,s^2 w$ and "
+            r"$s^2 + p(1-p)\,s^4 w^2$.",
+        ),
+        card(
+            "How good it is",
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{hidden}} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised pixels: "
+            r"lower is better. The dashed line is one Gaussian fitted to the seen pixels of this picture. Training made the "
+            r"answer good after exactly 50 layers, so more are not always better.",
+        ),
+    ]
+
+
+def page(shell: Shell) -> Viewable:
+    """What the tab shows."""
+    return FacesPage(shell).view()

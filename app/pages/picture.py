@@ -1,0 +1,152 @@
+"""What Faces and Contours share: a painter, a player, and runs that follow the newest stroke."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import panel as pn
+from numpy.typing import NDArray
+from panel.viewable import Viewable
+
+from app import engine
+from app.components import Choices, Painter, Player, Upload
+from app.frames import Header
+from app.shell import Shell
+from app.state import decode_bytes, encode_bytes, pixel_of, pixel_text
+from app.uploads import UploadError
+
+log = logging.getLogger(__name__)
+
+Bytes = NDArray[np.uint8]
+LEFT = 236
+
+
+class PicturePage:
+    """The state of one page for one user. A subclass says what is shown (`start`), and what to run (`question`)."""
+
+    name = ""
+    presets: dict[str, Callable[[tuple[int, int], int], Bytes]] = {}
+
+    def __init__(self, shell: Shell, painter: Painter, player: Player) -> None:
+        self.shell, self.painter, self.player = shell, painter, player
+        self.seq = 0
+        self.preset_seed = 0
+        self.latest = engine.Latest(self.tell)
+        self.notice = pn.pane.HTML("", visible=False, width=LEFT, margin=(8, 0), styles={"color": "#d55e00", "font-size": "13px"})
+        self.upload = Upload(width=LEFT, margin=(8, 0, 0, 0))
+        self.preset_row = Choices(labels=list(self.presets), heading="Hide", width=LEFT, margin=(14, 0, 0, 0))
+        self.painter.strokes(self.on_stroke)
+        self.preset_row.param.watch(self._on_preset, "clicks")
+        self.upload.param.watch(self._on_upload, "file")
+        self.player.param.watch(self._on_look, ["layer", "pixel"])
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        """What to run for what the painter shows."""
+        raise NotImplementedError
+
+    def take_upload(self, data: bytes) -> None:
+        """Show an uploaded file, or raise UploadError."""
+        raise NotImplementedError
+
+    def on_stroke(self) -> None:
+        self.preset_row.selected = -1
+        self.refresh()
+
+    def address(self) -> dict[str, str]:
+        """The parameters of this page beside mask, layer and pixel."""
+        return {}
+
+    # ------------------------------------------------------------------ shared
+
+    def first(self) -> None:
+        """The result that is there when the page opens."""
+        header, runs = self.question()
+        self.player.frames = engine.compute(header, runs)
+
+    def refresh(self) -> None:
+        """Run what is on the canvas now; what was running is given up."""
+        self.seq += 1
+        self.latest.submit(self._run)
+        self.remember()
+
+    async def _run(self) -> None:
+        header, runs = self.question()
+        async for blob in engine.stream(header, runs):
+            self.player.frames = blob
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence of ours (never an exception's text) to the user."""
+        self.notice.object = sentence
+        self.notice.visible = bool(sentence)
+
+    def remember(self) -> None:
+        weights = self.painter.weights
+        self.shell.remember(
+            self.name,
+            mask="" if (weights == 255).all() else encode_bytes(weights),
+            layer="" if self.player.layer < 0 else self.player.layer,
+            pixel=pixel_text(self.player.pixel),
+            **self.address(),
+        )
+
+    def _on_preset(self, event: Any) -> None:
+        number = self.preset_row.clicked()
+        if number is None:
+            return
+        self.preset_seed += 1
+        mask = list(self.presets.values())[number](self.painter.shape, self.preset_seed)
+        self.preset_row.selected = number
+        self.painter.give(weights=mask)
+        self.refresh()
+
+    def _on_upload(self, event: Any) -> None:
+        try:
+            self.take_upload(bytes(event.new[4:]))
+            self.upload.problem = ""
+        except UploadError as error:
+            log.info("an upload was refused: %s", error)
+            self.upload.problem = str(error)
+
+    def _on_look(self, *events: Any) -> None:
+        if self.player.layer < -1:  # from a client that is not ours
+            self.player.layer = -1
+        self.remember()
+
+
+def restored_mask(text: str, shape: tuple[int, int], default: Bytes) -> Bytes:
+    """The mask that an address describes, else the default."""
+    found = decode_bytes(text, shape) if text else None
+    return default if found is None else found
+
+
+def restored_look(state: Any, shape: tuple[int, int], default: list[int]) -> dict[str, Any]:
+    """The player's cursor and pixel that an address describes."""
+    return {"layer": state.integer("layer", 0, 1000, -1), "pixel": pixel_of(state.pixel, shape) or default}
+
+
+def arrange(left: Sequence[Viewable], painter: Painter, player: Player, below: Sequence[Viewable]) -> Viewable:
+    """Choices on the left, then the pictures in a row, explanations below."""
+    return pn.Column(
+        pn.Row(
+            pn.Column(*left, width=LEFT, margin=0),
+            pn.Column(painter, margin=(0, 0, 0, 24)),
+            pn.Column(player, margin=(0, 0, 0, 16)),
+            margin=(12, 0, 0, 0),
+        ),
+        pn.Row(*below, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+        margin=0,
+        sizing_mode="stretch_width",
+    )
+
+
+def card(title: str, *parts: Any) -> Viewable:
+    """A short explanation: a heading, sentences, and equations (KaTeX)."""
+    shown = [
+        pn.pane.LaTeX(part, renderer="katex", sizing_mode="stretch_width", margin=(0, 0, 4, 0), styles={"font-size": "14px"})
+        for part in parts
+    ]
+    heading = pn.pane.HTML(f"<b>{title}</b>", margin=(0, 0, 4, 0))
+    return pn.Column(heading, *shown, sizing_mode="stretch_width", margin=(0, 24, 0, 0), min_width=260)

@@ -1,0 +1,114 @@
+"""What surrounds the pages: header, tabs, the address that holds the state, and words for errors."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+from panel.viewable import Viewable
+
+from app import engine
+from app.state import PAGES, State
+
+log = logging.getLogger(__name__)
+
+TITLES = {
+    "faces": "Faces",
+    "contours": "Contours",
+    "digits": "Digits & tables",
+    "lab": "LBP lab",
+    "results": "Results",
+}
+COPY = """
+const done = (text) => { source.name = text; setTimeout(() => { source.name = "Share" }, 1800) }
+navigator.clipboard.writeText(window.location.href).then(() => done("Link copied"), () => done("Copy the address"))
+"""
+
+
+class Shell:
+    """One user's app. A page gets it, reads `state` when it is made, and calls `remember` whenever something changes."""
+
+    def __init__(self, query: str = "") -> None:
+        self.state = State.from_query(query)
+        self.states = {name: State(page=name) for name in PAGES}
+        self.states[self.state.page] = self.state
+        self.active = self.state.page
+        self._columns = {name: pn.Column(sizing_mode="stretch_width", margin=0) for name in PAGES}
+        self.tabs = pmui.Tabs(
+            *((TITLES[name], column) for name, column in self._columns.items()),
+            active=PAGES.index(self.active),
+            dynamic=True,
+            sizing_mode="stretch_width",
+            margin=0,
+        )
+        self._fill(self.active)
+        self.tabs.param.watch(self._turn, "active")
+
+    def remember(self, page: str, **changes: Any) -> None:
+        """Put a page's new state into the address, if it is the one that is seen."""
+        self.states[page] = replace(self.states[page], **{key: str(value) for key, value in changes.items()})
+        if page == self.active:
+            self._show_address()
+
+    def _show_address(self) -> None:
+        location = pn.state.location
+        if location is not None and pn.state.curdoc is not None:
+            location.search = self.states[self.active].to_query()
+
+    def _turn(self, event: Any) -> None:
+        self.active = PAGES[event.new]
+        self._fill(self.active)
+        self._show_address()
+
+    def _fill(self, name: str) -> None:
+        """Make a page when it is first seen: opening the app should not cost five pages."""
+        column = self._columns[name]
+        if len(column):
+            return
+        self.state = self.states[name]
+        column[:] = [guarded(lambda: import_module(f"app.pages.{name}").page(self))]
+
+    def view(self) -> Viewable:
+        """The whole window."""
+        device = engine.device()
+        badge = pmui.Chip(
+            device.label,
+            size="small",
+            variant="outlined",
+            sx={"color": "inherit", "borderColor": "currentColor"},
+            margin=(0, 8),
+            description=device.sentence or f"The layers run on {device.label}.",
+        )
+        share = pmui.Button(
+            name="Share", icon="link", size="small", variant="text", margin=(0, 8), sx={"color": "inherit", "whiteSpace": "nowrap"}
+        )
+        share.jscallback(clicks=COPY, args={})
+        return pmui.Page(
+            title="qtcore",
+            header=[pn.HSpacer(), badge, share],
+            main=[self.tabs],
+            sx={"& .main": {"padding": "0 16px"}},
+        )
+
+
+def guarded(make: Callable[[], Viewable]) -> Viewable:
+    """A page, or a sentence in its place: one page's trouble neither stops the others nor shows its traceback."""
+    try:
+        return make()
+    except Exception:
+        log.exception("a page could not be made")
+        return pmui.Alert("This page cannot be shown; the others go on working.", alert_type="error", margin=16)
+
+
+def refusal() -> Viewable:
+    """For a user who finds no room."""
+    return pmui.Page(
+        title="qtcore",
+        main=[
+            pmui.Typography("Please come back in a few minutes", variant="h5", margin=16),
+            pmui.Typography("All places are taken at the moment. Reload this page to try again.", margin=16),
+        ],
+    )

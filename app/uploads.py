@@ -1,0 +1,83 @@
+"""Uploaded pictures: checked before they are decoded, decoded by Pillow alone, refused in plain words."""
+
+import io
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+MAX_BYTES = 4 * 2**20
+MAX_PIXELS = 24_000_000
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+
+Bytes = NDArray[np.uint8]
+
+
+class UploadError(ValueError):
+    """Why a picture is refused, in one sentence for the user."""
+
+
+def read_image(data: bytes) -> Image.Image:
+    """A grey picture [L] from the bytes of a file, turned upright."""
+    if not data:
+        raise UploadError("The file is empty; choose a PNG, JPEG, GIF, BMP or WebP picture.")
+    if len(data) > MAX_BYTES:
+        raise UploadError(f"The file is {len(data) / 2**20:.1f} MB; pictures up to {MAX_BYTES // 2**20} MB are read.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Pillow only warns of pictures that are suspiciously large
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+            width, height = image.size
+            if width * height > MAX_PIXELS or min(width, height) < 1:
+                raise UploadError(f"The picture has {width} × {height} pixels; up to {MAX_PIXELS // 10**6} million are read.")
+            image.load()
+            upright = ImageOps.exif_transpose(image)
+            flat = Image.new("RGBA", upright.size, "white")
+            flat.alpha_composite(upright.convert("RGBA"))
+            return flat.convert("L")
+    except UploadError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UploadError(f"The picture has too many pixels; up to {MAX_PIXELS // 10**6} million are read.") from error
+    except UnidentifiedImageError as error:
+        raise UploadError("This is not a picture in PNG, JPEG, GIF, BMP or WebP format.") from error
+    except Exception as error:  # Pillow's decoders raise many kinds on a broken file
+        raise UploadError("The picture is damaged and cannot be read.") from error
+
+
+def face_from(data: bytes, shape: tuple[int, int]) -> Bytes:
+    """The middle of a picture, cut to the shape's proportions and scaled to it: uint8 [height, width]."""
+    height, width = shape
+    fitted = ImageOps.fit(read_image(data), (width, height), Image.Resampling.LANCZOS)
+    return np.asarray(ImageOps.autocontrast(fitted, cutoff=1), np.uint8).copy()
+
+
+def drawing_from(data: bytes, shape: tuple[int, int]) -> Bytes:
+    """A line drawing (dark on light, or light on dark) as on and off pixels, 255 and 0, with an empty frame."""
+    height, width = shape
+    image = read_image(data)
+    values = np.asarray(image, np.float32)
+    border = np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
+    if np.median(border) > 127:  # a light ground
+        image = ImageOps.invert(image)
+    inner = (height - 2, width - 2)
+    scale = min(inner[0] / image.height, inner[1] / image.width)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    # A thin line must survive being scaled down: the brightest pixel of each cell counts, not the mean.
+    cells = _brightest(np.asarray(image, np.uint8), (size[1], size[0]))
+    found = np.zeros(shape, np.uint8)
+    top, left = (height - size[1]) // 2, (width - size[0]) // 2
+    found[top : top + size[1], left : left + size[0]] = np.where(cells > 127, 255, 0)
+    return found
+
+
+def _brightest(values: Bytes, shape: tuple[int, int]) -> Bytes:
+    rows = np.linspace(0, values.shape[0], shape[0] + 1).astype(int)
+    columns = np.linspace(0, values.shape[1], shape[1] + 1).astype(int)
+    found = np.zeros(shape, np.uint8)
+    for i in range(shape[0]):
+        band = values[rows[i] : max(rows[i + 1], rows[i] + 1)].max(0)
+        for j in range(shape[1]):
+            found[i, j] = band[columns[j] : max(columns[j + 1], columns[j] + 1)].max()
+    return found
