@@ -64,7 +64,7 @@ class Trace:
         self.frames.append(b"".join(np.ascontiguousarray(channel).tobytes() for channel in channels))
         for name, value in scalars.items():
             usable = value is not None and math.isfinite(value)
-            self.curves.setdefault(name, []).append(round(float(value), 6) if usable else None)  # type: ignore[arg-type]
+            self.curves.setdefault(name, []).append(float(f"{value:.5g}") if usable else None)  # type: ignore[arg-type]
 
     @property
     def count(self) -> int:

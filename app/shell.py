@@ -80,6 +80,7 @@ class Shell:
             variant="outlined",
             sx={"color": "inherit", "borderColor": "currentColor"},
             margin=(0, 8),
+            styles={"align-self": "center"},
             description=device.sentence or f"The layers run on {device.label}.",
         )
         share = pmui.Button(
@@ -90,7 +91,7 @@ class Shell:
             title="qtcore",
             header=[pn.HSpacer(), badge, share],
             main=[self.tabs],
-            sx={"& .main": {"padding": "0 16px"}},
+            sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
 
 

@@ -14,8 +14,8 @@ function tickLabel(v, log) {
 }
 
 function plot(body, series, options) {
-  const {log = false, baseline = null, total, cursor, names = false, move} = options
-  const width = body.parentElement.clientWidth || 220, height = 150, left = 36, right = 8, top = names ? 20 : 8, bottom = 20
+  const {log = false, baseline = null, total, cursor, width, names = false, move} = options
+  const height = 150, left = 36, right = 8, top = names ? 20 : 8, bottom = 20
   const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img"})
   const usable = (v) => v !== null && v !== undefined && (!log || v > 0)
   let values = series.flatMap((each) => each.values.filter(usable))
@@ -55,9 +55,10 @@ function plot(body, series, options) {
     if (usable(now)) svg.append(shape("circle", {cx: scaleX(Math.min(cursor, each.values.length - 1)), cy: scaleY(now), r: 3, style: `fill:${each.colour}`}))
   }
   if (baseline) {
-    const y = scaleY(baseline.value)
+    const y = scaleY(baseline.value), ends = series.map((each) => each.values.findLast(usable)).filter(usable)
+    const above = ends.length ? scaleY(ends[0]) >= y : true, fits = above ? y > top + 14 : y > height - bottom - 14
     svg.append(shape("line", {x1: left, x2: width - right, y1: y, y2: y, style: "stroke:#cc79a7;stroke-width:1.600;stroke-dasharray:5 3"}))
-    svg.append(shape("text", {class: "strong", x: width - right, y: y < top + 14 ? y + 12 : y - 4, "text-anchor": "end"}, `${baseline.label} ${pretty(baseline.value)}`))
+    svg.append(shape("text", {class: "strong", x: width - right, y: above === fits ? y - 5 : y + 13, "text-anchor": "end"}, `${baseline.label} ${pretty(baseline.value)}`))
   }
   svg.append(shape("line", {class: "cursor", x1: scaleX(cursor), x2: scaleX(cursor), y1: top, y2: height - bottom}))
   if (names) {
@@ -66,9 +67,6 @@ function plot(body, series, options) {
       svg.append(shape("rect", {x, y: 4, width: 9, height: 9, style: `fill:${each.colour}`}), shape("text", {x: x + 12, y: 12}, each.label))
       x += 22 + each.label.length * 5.6
     }
-  } else {
-    const now = series[0].values[Math.min(cursor, series[0].values.length - 1)]
-    if (usable(now)) svg.append(shape("text", {class: "strong", x: Math.min(scaleX(cursor) + 5, width - 40), y: Math.max(top + 8, scaleY(now) - 6), "text-anchor": scaleX(cursor) > width - 60 ? "end" : "start"}, pretty(now)))
   }
   const drag = (event) => {
     const box = svg.getBoundingClientRect()

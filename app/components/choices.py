@@ -38,7 +38,7 @@ class Gallery(JSComponent):
     images = param.Bytes(default=b"", doc="uint8 [n, height, width]")
     height_px = param.Integer(default=28, constant=True)
     width_px = param.Integer(default=20, constant=True)
-    zoom = param.Integer(default=2)
+    zoom = param.Number(default=2.0, doc="Screen pixels per image pixel.")
     names = param.List(default=[], item_type=str)
     selected = param.Integer(default=0)
     clicks = param.List(default=[-1, 0])
@@ -70,3 +70,25 @@ class Upload(JSComponent):
 
     _esm = script("upload")
     _stylesheets: ClassVar[list[str]] = [style("choices")]
+
+
+class Knobs(JSComponent):
+    """Sliders for whole numbers, and perhaps a button; `numbers()` are checked, `actions` counts the button's clicks."""
+
+    heading = param.String(default="")
+    knobs = param.List(default=[], item_type=dict, doc='{"label", "low", "high", "value", "unit"} each.')
+    action = param.String(default="")
+    values = param.List(default=[])
+    actions = param.Integer(default=0)
+
+    _esm = script("knobs")
+    _stylesheets: ClassVar[list[str]] = [style("choices")]
+    _priority_changes: ClassVar[list[str]] = ["values", "actions"]
+
+    def numbers(self) -> list[int]:
+        """The sliders' numbers; what is outside its bounds, or no number at all, counts as where the slider began."""
+        values = self.values if len(self.values) == len(self.knobs) else [knob["value"] for knob in self.knobs]
+        return [
+            int(value) if isinstance(value, int | float) and knob["low"] <= value <= knob["high"] else int(knob["value"])
+            for value, knob in zip(values, self.knobs, strict=True)
+        ]

@@ -26,7 +26,7 @@ export function render({model, el}) {
   const stage = node("div", {class: "stage", tabindex: 0, role: "application", "aria-label": "Picture to paint on: drag to hide pixels"})
   const base = node("canvas", {width: W, height: H}), over = node("canvas", {class: "over"})
   stage.append(base, over)
-  const tools = node("div", {class: "tools"}), knobs = node("div", {class: "knobs"})
+  const tools = node("div", {class: "tools"}), actions = node("div", {class: "tools"}), knobs = node("div", {class: "knobs"})
   const choices = {}
   const choose = (name) => { tool = name; for (const key in choices) choices[key].setAttribute("aria-pressed", String(key === name)) }
   const add = (name, label) => { choices[name] = button(name, label, () => choose(name)); tools.append(choices[name]) }
@@ -35,7 +35,7 @@ export function render({model, el}) {
   add("rectangle", "Hide a rectangle (r)")
   add("eraser", model.drawable ? "Eraser (e): rub out the drawing and what is hidden" : "Eraser (e): show again")
   const undoButton = button("undo", "Undo (Ctrl-Z)", () => undo()), redoButton = button("redo", "Redo (Ctrl-Y)", () => redo())
-  tools.append(undoButton, redoButton,
+  actions.append(undoButton, redoButton,
     button("invert", "Invert: hide what is seen (i)", () => whole(() => { for (let i = 0; i < N; i++) mask[i] = 255 - mask[i] })),
     button("clear", model.drawable ? "Clear: empty canvas, nothing hidden" : "Clear: hide nothing", () => whole(() => { mask.fill(255); if (model.drawable) image.fill(0) })))
   const slider = (label, low, high, value, show, change) => {
@@ -47,7 +47,7 @@ export function render({model, el}) {
   }
   const setSize = slider("size", 1, 9, size, (v) => `${v} px`, (v) => { size = v; overlay() })
   slider("opacity", 10, 100, opacity, (v) => `${v} %`, (v) => { opacity = v })
-  root.append(title, stage, tools, knobs)
+  root.append(title, stage, tools, actions, knobs)
 
   function layout() {
     scale = fit(H, W, {fixed: model.scale, columns: model.columns})

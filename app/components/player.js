@@ -39,7 +39,7 @@ export function render({model, el}) {
     button("image", "Save these maps as PNG", savePNG), node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif",
       onclick: () => { model.gif_wanted += 1 }}))
   root.append(maps, controls, charts, readout)
-  let pictures = [], panels = []
+  let pictures = [], panels = [], chartWidth = 220
 
   const last = () => data ? Math.max(...data.runs.map((run) => run.count)) - 1 : 0
   const total = () => data ? Math.max(...data.runs.map((run) => run.total)) : 0
@@ -108,9 +108,10 @@ export function render({model, el}) {
       charts.replaceChildren(...panels.map((panel) => panel.block))
     }
     maps.style.gridTemplateColumns = `repeat(${shown.length}, ${w}px)`
-    const full = Math.max(shown.length, 3) * w + (Math.max(shown.length, 3) - 1) * 16
+    const full = Math.max(shown.length, 3) * w + (Math.max(shown.length, 3) - 1) * GAP
     root.style.width = `${full}px`
-    charts.style.gridTemplateColumns = `repeat(${panels.length}, ${Math.floor((full - 16 * (panels.length - 1)) / panels.length)}px)`
+    chartWidth = Math.floor((full - GAP * (panels.length - 1)) / panels.length)
+    charts.style.gridTemplateColumns = `repeat(${panels.length}, ${chartWidth}px)`
     for (const {base, mark, picture} of pictures) {
       for (const element of [base, mark, picture]) { element.style.width = `${w}px`; element.style.height = `${h}px` }
       mark.width = w; mark.height = h
@@ -203,11 +204,12 @@ export function render({model, el}) {
 
   function drawCharts() { for (const panel of panels) panel.spec.inspect ? inspect(panel) : curve(panel) }
   function curve({spec, heading, body}) {
-    heading.textContent = spec.title
+    heading.title = spec.explain ?? spec.title
+    heading.replaceChildren(spec.title, now(data.runs[0].curves[spec.curve] ?? []))
     const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: run.curves[spec.curve] ?? []}))
     const baseline = data.baselines[spec.curve]
     if (!series.some((each) => each.values.some((v) => v !== null))) { nothing(body, data.without?.[spec.curve] ?? "Not known for this picture."); return }
-    plot(body, series, {...spec, baseline, total: total(), cursor, names: data.runs.length > 1, move})
+    plot(body, series, {...spec, baseline, total: total(), cursor, width: chartWidth, names: data.runs.length > 1, move})
   }
   function inspect({heading, body}) {
     if (!inside(pixel)) { heading.textContent = "One pixel"; nothing(body, "Click a pixel in a map."); return }
@@ -217,15 +219,16 @@ export function render({model, el}) {
       const run = data.runs[0], c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
       const names = ["contour", "out", "in"], series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) =>
         ({label: key.toUpperCase() + (truth !== null && names[truth] === key ? " (truth)" : ""), colour: LABEL_LINES[key], values}))
-      plot(body, series, {low: 0, high: 1, total: total(), cursor, names: true, move})
+      plot(body, series, {low: 0, high: 1, total: total(), cursor, width: chartWidth, names: true, move})
       return
     }
     const scaleOf = data.channels[data.index.mean]
     const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: all(run, "mean"),
       band: model.inspector === "band" ? all(run, "deviation") : null}))
-    plot(body, series, {low: scaleOf.low, high: scaleOf.high, total: total(), cursor, names: data.runs.length > 1, move,
+    plot(body, series, {low: scaleOf.low, high: scaleOf.high, total: total(), cursor, width: chartWidth, names: data.runs.length > 1, move,
       baseline: truth === null ? null : {label: "truth", value: truth}})
   }
+  const now = (values) => node("small", {text: values.length && values[Math.min(cursor, values.length - 1)] !== null ? ` · ${pretty(values[Math.min(cursor, values.length - 1)])}` : ""})
   function nothing(body, text) { body.replaceChildren(node("div", {class: "none", text})) }
 
   function draw() {

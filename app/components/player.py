@@ -33,12 +33,12 @@ BERNOULLI_VIEWS = [
 GRID_VIEWS = [
     {"title": "Segmentation", "channel": "contour", "map": "labels", "unit": ""},
     {"title": "Entropy", "channel": "entropy", "map": "uncertainty", "unit": "bits"},
-    {"title": "Winning clone of each contour pixel", "channel": "clone", "map": "clones", "unit": ""},
+    {"title": "Winning clone", "channel": "clone", "map": "clones", "unit": ""},
 ]
-RESIDUAL = {"title": "Largest change of a message", "curve": "residual", "log": True}
-NCE_HIDDEN = {"title": "NCE, bits per hidden pixel", "curve": "nce", "log": False}
-NCE_ALL = {"title": "NCE, bits per pixel", "curve": "nce", "log": False, "low": 0}
-IOU = {"title": "IoU of the foreground", "curve": "iou", "log": False, "low": 0, "high": 1}
+RESIDUAL = {"title": "Residual", "explain": "Largest change of a message in each layer", "curve": "residual", "log": True}
+NCE_HIDDEN = {"title": "Bits per hidden pixel", "explain": "NCE: −log2 of the marginal at the truth, mean over the hidden pixels", "curve": "nce", "log": False}
+NCE_ALL = {"title": "Bits per pixel", "explain": "NCE: −log2 of the marginal at the truth, mean over all pixels", "curve": "nce", "log": False, "low": 0}
+IOU = {"title": "IoU", "explain": "Intersection over union of the foreground (CONTOUR and IN)", "curve": "iou", "log": False, "low": 0, "high": 1}
 
 
 class Player(JSComponent):

@@ -31,7 +31,7 @@ from qtcore.models.grbm import GaussianRBM
 log = logging.getLogger(__name__)
 
 MODEL = "grbm/frey"
-N_SHOWN = 14
+N_SHOWN = 12
 MAX_STANDARDISED = 8.0
 """Uploads are cut here: a pixel that hardly varies in the training faces would turn any other grey into a huge number."""
 EMPTY = "Hide at least one pixel completely to score the answer."
@@ -116,7 +116,7 @@ class FacesPage(PicturePage):
         player = Player(views=GAUSSIAN_VIEWS, charts=[RESIDUAL, NCE_HIDDEN], margin=0, **restored_look(state, SHAPE, [10, 5]))
         super().__init__(shell, painter, player)
         shown = self._shown
-        self.gallery = Gallery(to_grey(shown.values, self.model), heading=shown.heading, width=LEFT, margin=0, zoom=1)
+        self.gallery = Gallery(to_grey(shown.values, self.model), heading=shown.heading, width=LEFT, margin=0, zoom=2)
         self.gallery.selected = self.number
         self.sources = Choices(labels=[each.label for each in self.faces], selected=self.faces.index(shown), width=LEFT, margin=(6, 0, 0, 0))
         self.comparison = Choices(

@@ -19,7 +19,7 @@ from app.uploads import UploadError
 log = logging.getLogger(__name__)
 
 Bytes = NDArray[np.uint8]
-LEFT = 236
+LEFT = 216
 
 
 class PicturePage:
@@ -132,12 +132,12 @@ def arrange(left: Sequence[Viewable], painter: Painter, player: Player, below: S
     return pn.Column(
         pn.Row(
             pn.Column(*left, width=LEFT, margin=0),
-            pn.Column(painter, margin=(0, 0, 0, 24)),
-            pn.Column(player, margin=(0, 0, 0, 16)),
+            pn.Column(painter, margin=(0, 0, 0, 20)),
+            pn.Column(player, margin=(0, 0, 0, 12)),
             margin=(12, 0, 0, 0),
         ),
         pn.Row(*below, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
-        margin=0,
+        margin=(0, 16),
         sizing_mode="stretch_width",
     )
 

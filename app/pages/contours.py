@@ -1,0 +1,303 @@
+"""Contours: which side of a broken, noisy line is the inside? The grid MRF with clones says so, layer by layer."""
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from panel.viewable import Viewable
+from torch import Tensor
+
+import qtcore
+from app import engine, masks
+from app.components import Choices, Gallery, Knobs, Painter, Player
+from app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
+from app.frames import GridEncoder, Header, clone_sides
+from app.pages.picture import LEFT, Bytes, PicturePage, arrange, card, restored_look, restored_mask
+from app.shell import Shell
+from app.state import decode_bytes, encode_bytes, parse_noise
+from app.uploads import drawing_from
+from qtcore.data.border import N_SPURIOUS, P_MISSING, add_noise, border_labels
+from qtcore.data.glyphs import draw_glyph
+from qtcore.data.inventory import holding
+from qtcore.data.mnist import load_mnist
+from qtcore.errors import DataError
+from qtcore.models.grid import GridMRF
+
+log = logging.getLogger(__name__)
+
+SHAPE = (30, 30)
+MODELS = ("grid/border", "grid/border-glyphs")
+N_SHOWN = 10
+SEED = 4  # of the glyphs in the gallery
+UNKNOWN = "The truth of a drawing is not known."
+NO_MODEL = "No trained grid model is shipped with this version: what you see is the untrained one."
+
+
+@dataclass(frozen=True)
+class Digits:
+    """A row of the gallery: label images [n, 30, 30] and what they are."""
+
+    key: str
+    label: str
+    heading: str
+    labels: Tensor
+
+
+def trained() -> tuple[GridMRF, str]:
+    """The shipped model and the sentence to show with it (empty when it is a trained one)."""
+    name = engine.first_available(*MODELS)
+    if name is None:
+        return engine.untrained(GridMRF(*SHAPE)), NO_MODEL  # type: ignore[return-value]
+    return engine.model(name), ""  # type: ignore[return-value]
+
+
+@functools.cache
+def galleries() -> tuple[Digits, ...]:
+    """What can be picked on this machine; nothing is fetched."""
+    found = []
+    try:
+        if holding("mnist").source is not None:
+            test = load_mnist()
+            assert test.truth is not None
+            first = [int((test.truth["test"] == digit).nonzero()[0]) for digit in range(10)]
+            found.append(Digits("mnist", "MNIST", "Digits of MNIST (test set)", border_labels(test.test[first])))
+    except DataError as error:
+        log.info("no MNIST: %s", error)
+    rng = np.random.default_rng(SEED)
+    glyphs = torch.from_numpy(np.stack([draw_glyph(digit % 10, rng) for digit in range(N_SHOWN)]))
+    found.append(Digits("glyph", "glyphs", "Digits in Pillow's font", border_labels(glyphs)))
+    return tuple(found)
+
+
+def thumbnails(labels: Tensor) -> Bytes:
+    """Grey pictures of label images: the inside light, the contour dark."""
+    shades = torch.tensor([40, 255, 205], dtype=torch.uint8)  # CONTOUR, OUT, IN
+    return shades[labels.long()].numpy()
+
+
+COMPARISONS = {"": "nothing", "untrained": "untrained", "layers-5": "5 layers", "layers-30": "30 layers"}
+
+
+class ContoursPage(PicturePage):
+    """One user's Contours page."""
+
+    name = "contours"
+    presets = masks.CONTOURS
+
+    def __init__(self, shell: Shell) -> None:
+        state = shell.states["contours"]
+        self.model, sentence = trained()
+        self.sides = clone_sides(self.model)
+        self.digits = galleries()
+        self.compare = state.compare if state.compare in COMPARISONS else ""
+        self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
+        self.labels: Tensor | None = None
+        drawing = self._from_address(state.image, state.pixels)
+        mask = restored_mask(state.mask, SHAPE, np.full(SHAPE, 255, np.uint8))
+        painter = Painter(drawing, mask, drawable=True, title="What the model sees", margin=0)
+        player = Player(
+            views=GRID_VIEWS,
+            charts=[RESIDUAL, NCE_ALL, IOU],
+            inspector="labels",
+            margin=0,
+            **restored_look(state, SHAPE, [12, 15]),
+        )
+        super().__init__(shell, painter, player)
+        self.given = drawing  # what the noise made; a canvas that differs from it is a drawing of the user's
+        shown = self._shown
+        self.gallery = Gallery(thumbnails(shown.labels), heading=shown.heading, width=LEFT, margin=0, zoom=1)
+        self.gallery.selected = self.number
+        self.sources = Choices(
+            labels=[*(each.label for each in self.digits), "empty canvas"],
+            selected=self.digits.index(shown) if self.labels is not None else -1,
+            width=LEFT,
+            margin=(6, 0, 0, 0),
+        )
+        self.knobs = Knobs(
+            heading="Noise",
+            knobs=[
+                {"label": "missing", "low": 0, "high": 60, "value": round(100 * self.noise[0]), "unit": " %"},
+                {"label": "strokes", "low": 0, "high": 20, "value": self.noise[1], "unit": ""},
+            ],
+            action="new noise",
+            width=LEFT,
+            margin=(14, 0, 0, 0),
+        )
+        self.upload.label = "Upload a drawing…"
+        self.comparison = Choices(
+            labels=list(COMPARISONS.values()),
+            selected=list(COMPARISONS).index(self.compare),
+            heading="Compare with",
+            width=LEFT,
+            margin=(14, 0, 0, 0),
+        )
+        self.gallery.param.watch(self._on_gallery, "clicks")
+        self.sources.param.watch(self._on_source, "clicks")
+        self.knobs.param.watch(self._on_noise, ["values", "actions"])
+        self.comparison.param.watch(self._on_compare, "clicks")
+        self.tell(sentence)
+        self.first()
+
+    # ------------------------------------------------------------------ which picture
+
+    @property
+    def _shown(self) -> Digits:
+        return next((each for each in self.digits if each.key == self.source), self.digits[0])
+
+    def pick(self, source: str, number: int) -> Bytes:
+        """Choose a digit; its noisy contour."""
+        self.source, self.number = source, number
+        self.labels = self._shown.labels[number]
+        return self._noisy()
+
+    def _noisy(self) -> Bytes:
+        assert self.labels is not None
+        missing, strokes, seed = self.noise
+        return (add_noise(self.labels, missing, strokes, seed).numpy() * 255).astype(np.uint8)
+
+    def _drawn(self) -> None:
+        """From now on the picture is the user's own, and the truth is not known."""
+        self.source, self.number, self.labels = "drawing", -1, None
+
+    def _from_address(self, image: str, pixels: str) -> Bytes:
+        if image == "drawing" and (drawing := decode_bytes(pixels, SHAPE)) is not None:
+            self._drawn()
+            return np.where(drawing > 127, 255, 0).astype(np.uint8)
+        key, _, number = image.partition("-")
+        for digits in self.digits:
+            if digits.key == key and number.isdecimal() and int(number) < len(digits.labels):
+                return self.pick(key, int(number))
+        return self.pick(self.digits[0].key, min(2, len(self.digits[0].labels) - 1))
+
+    def on_stroke(self) -> None:
+        if self.labels is not None and (self.painter.image != self.given).any():
+            self._remembered = (self.source, self.number)
+            self._drawn()
+            self.gallery.selected = -1
+        super().on_stroke()
+
+    def _show(self, drawing: Bytes) -> None:
+        self.given = drawing
+        self.gallery.selected = self.number
+        self.painter.give(image=drawing)
+        self.refresh()
+
+    def _on_gallery(self, event: Any) -> None:
+        number = self.gallery.clicked()
+        if number is not None:
+            shown = max(0, min(self.sources.selected, len(self.digits) - 1))
+            self.sources.selected = shown
+            self._show(self.pick(self.digits[shown].key, number))
+
+    def _on_source(self, event: Any) -> None:
+        number = self.sources.clicked()
+        if number is None:
+            return
+        if number == len(self.digits):
+            self._drawn()
+            self.painter.give(weights=np.full(SHAPE, 255, np.uint8))
+            self._show(np.zeros(SHAPE, np.uint8))
+            return
+        digits = self.digits[number]
+        self.sources.selected = number
+        self.gallery.param.update(
+            heading=digits.heading,
+            images=thumbnails(digits.labels).tobytes(),
+            names=[f"image {i + 1}" for i in range(len(digits.labels))],
+        )
+        self._show(self.pick(digits.key, 0))
+
+    def take_upload(self, data: bytes) -> None:
+        drawing = drawing_from(data, SHAPE)
+        self._drawn()
+        self._show(drawing)
+
+    def _on_noise(self, *events: Any) -> None:
+        missing, strokes = self.knobs.numbers()
+        seed = self.noise[2]
+        if any(event.name == "actions" for event in events):
+            seed = (seed + 1) % 10**6
+        self.noise = (missing / 100, int(strokes), seed)
+        if self.labels is None:  # noise needs a digit: go back to the one that was there
+            source, number = getattr(self, "_remembered", (self.digits[0].key, 0))
+            self._show(self.pick(source, number))
+        else:
+            self._show(self._noisy())
+
+    def _on_compare(self, event: Any) -> None:
+        number = self.comparison.clicked()
+        if number is not None:
+            self.comparison.selected = number
+            self.compare = list(COMPARISONS)[number]
+            self.refresh()
+
+    def address(self) -> dict[str, str]:
+        drawn = self.labels is None
+        missing, strokes, seed = self.noise
+        return {
+            "image": "drawing" if drawn else f"{self.source}-{self.number}",
+            "pixels": encode_bytes(self.painter.image) if drawn else "",
+            "noise": "" if drawn else f"{missing:g}-{strokes}-{seed}",
+            "compare": self.compare,
+        }
+
+    # ------------------------------------------------------------------ what to run
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        values = torch.from_numpy((self.painter.image > 127).astype(np.float32))[None]
+        weights = torch.from_numpy(self.painter.weights.astype(np.float32))[None] / 255
+        query = qtcore.Query(values, weights)
+        encoder = GridEncoder(self.model, self.labels)
+        header = Header(
+            SHAPE,
+            encoder.channels,
+            self.painter.seq,
+            encoder.truth_bytes(),
+            extra={"sides": self.sides, "without": {"nce": UNKNOWN, "iou": UNKNOWN}},
+        )
+        runs = [engine.Run(f"{self.model.n_layers} layers", self.model, query, encoder, self.model.n_layers)]
+        if self.compare == "untrained":
+            other = engine.untrained(self.model)
+            runs[0] = engine.Run("trained", self.model, query, encoder, self.model.n_layers)
+            runs.append(engine.Run("untrained", other, query, encoder, other.n_layers))
+        elif self.compare:
+            n_layers = int(self.compare.removeprefix("layers-"))
+            runs.append(engine.Run(f"{n_layers} layers", self.model, query, encoder, n_layers))
+        return header, runs
+
+    def view(self) -> Viewable:
+        left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.comparison]
+        return arrange([*left, self.notice], self.painter, self.player, explanation())
+
+
+def explanation() -> list[Viewable]:
+    """Three cards: the question, a layer, the clones."""
+    return [
+        card(
+            "What is asked",
+            r"A line with gaps and false strokes is all there is: each pixel is on or off, with "
+            r"$p(\mathrm{on} \mid \mathrm{CONTOUR}) = 0.8$ and about $0.03$ outside. Which pixels are the contour, and which side is "
+            r"inside? Draw on the canvas, or hide pixels so that they say nothing.",
+        ),
+        card(
+            "What happens in a layer",
+            r"Every pixel sends to each of its 8 neighbours what it believes without that neighbour: "
+            r"$m_{ij}(t) = \log \sum_s \exp\big(\theta_{ij}(s,t) + u_i(s) + \sum_{k \neq j} m_{ki}(s)\big)$. "
+            r"Information moves by one pixel per layer, so 15 layers join what is up to 15 pixels apart.",
+        ),
+        card(
+            "Clones",
+            r"CONTOUR has 64 hidden states that look the same. Training gives them different neighbours, so each comes to "
+            r"stand for an orientation and a side. The colour shows in which direction the winning clone's potentials "
+            r"$\theta$ expect the inside.",
+        ),
+    ]
+
+
+def page(shell: Shell) -> Viewable:
+    """What the tab shows."""
+    return ContoursPage(shell).view()
