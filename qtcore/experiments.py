@@ -1,6 +1,6 @@
 """Every training of the paper, by name: model, dataset, sizes and settings ("rbm/adult", "grid/border", …)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -60,7 +60,8 @@ class Experiment:
             model = GridMRF(height, width, self.clones, self.layers, self.local_evidence, **tempered)  # type: ignore[arg-type]
             with torch.no_grad():
                 model.emission.copy_(torch.as_tensor(data.statistics["emission"]))
-        model.notes = {"experiment": self.name, "dataset": data.name, "source": data.source}
+        model.notes = {"experiment": self.name, "dataset": data.name, "source": data.source, "method": "qt"}
+        model.notes |= {"seed": self.settings.seed, "settings": asdict(self.settings)}
         if data.image_shape is not None:
             model.notes["image_shape"] = list(data.image_shape)
         return model
