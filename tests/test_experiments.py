@@ -1,6 +1,7 @@
 """Every training of the paper has a name, and its settings."""
 
 import dataclasses
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -60,7 +61,15 @@ def test_models_are_built_for_their_data() -> None:
     rbm = named("rbm/digits").build(rows(5, 12, kind="soft", image_shape=(3, 4)))
     assert isinstance(rbm, RBM)
     assert (tuple(rbm.W.shape), rbm.n_layers, float(rbm.T.detach()), rbm.T.requires_grad) == ((50, 12), 10, 5.0, True)
-    assert rbm.notes == {"experiment": "rbm/digits", "dataset": "toy", "source": "stand-in", "image_shape": [3, 4]}
+    expected = {
+        "experiment": "rbm/digits",
+        "dataset": "toy",
+        "source": "stand-in",
+        "image_shape": [3, 4],
+        "method": "qt",
+        "seed": 0,
+    }
+    assert rbm.notes == expected | {"settings": asdict(named("rbm/digits").settings)}
     dbm = named("dbm/nips").build(rows(5, 12, kind="binary"))
     assert isinstance(dbm, DBM)
     assert (tuple(dbm.W1.shape), tuple(dbm.W2.shape)) == ((200, 12), (200, 200))
