@@ -63,7 +63,7 @@ def read_grey(path: Path, size: tuple[int, int] | None = None, fit: bool = False
     except Exception as error:  # each format has its own ways to fail on a damaged file
         raise InputError(f"{path} is a damaged image ({error}).") from error
     if fit and size is not None:
-        method = Image.Resampling.NEAREST if sharp else Image.Resampling.LANCZOS
+        method = Image.Resampling.NEAREST if sharp else Image.Resampling.BOX  # means over areas
         grey = ImageOps.fit(grey, (size[1], size[0]), method)
     return np.asarray(grey)
 
