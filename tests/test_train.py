@@ -194,6 +194,16 @@ def test_what_is_wrong_is_said_in_one_sentence(words: list[str], said: str, run:
     assert run(*words).sentence.startswith(said)
 
 
+def test_numbers_that_are_not_finite_stop_the_run(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faces = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
+    toy = data.Dataset("toy", "gaussian", faces, faces, faces, "stand-in", "")
+    monkeypatch.setattr(data, "load", lambda name: toy)
+    words = ("--steps", "5", "--batch", "7", "--hidden", "3", "--layers", "4", "--save-every", "1")
+    found = run("grbm/frey", *words, "--learning-rate", "1e30", "--out", tmp_path / "run")
+    assert found.sentence.startswith("step 2: GaussianRBM: the message 'to_hidden' is not finite in layer 1;")
+    assert state(tmp_path / "run")[1]["step"] == 1
+
+
 def test_data_that_are_not_here(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "load", load.__wrapped__)
     monkeypatch.delenv("QTCORE_DATA", raising=False)
