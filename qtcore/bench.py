@@ -21,13 +21,12 @@ from statistics import median
 from typing import Any
 
 import torch
-import tyro
 from tqdm import tqdm
 
 import qtcore
 from qtcore import bench_naive
 from qtcore.bp import native
-from qtcore.cli import guarded
+from qtcore.cli import arguments, guarded
 from qtcore.files import write_atomically
 from qtcore.models.base import Model
 from qtcore.models.grbm import GaussianRBM
@@ -268,7 +267,7 @@ def tables(result: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    command = tyro.cli(Command, prog="python -m qtcore.bench", description=__doc__)
+    command = arguments(Command, prog="python -m qtcore.bench", description=__doc__)
     result = measure(command.quick)
     print(tables(result))
     if command.json is not None:

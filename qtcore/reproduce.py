@@ -22,7 +22,7 @@ import tyro
 from tqdm import tqdm
 
 from qtcore.cells import Budget, Cell, cells, checkpoint_path, read_model, read_record, record_path, score_cell, train
-from qtcore.cli import guarded
+from qtcore.cli import arguments, guarded
 from qtcore.errors import DataError, InputError
 from qtcore.files import write_atomically
 from qtcore.models.base import checkpoint_folder
@@ -135,7 +135,7 @@ def score_all(chosen: list[Cell], command: Command) -> tuple[list[dict[str, Any]
 
 
 def main() -> int:
-    command = tyro.cli(Command, prog="python -m qtcore.reproduce", description=__doc__)
+    command = arguments(Command, prog="python -m qtcore.reproduce", description=__doc__)
     if command.seeds < 1:
         raise InputError(f"seeds must be at least 1, not {command.seeds}.")
     chosen = cells(command.table, command.methods, command.datasets, command.seeds)
