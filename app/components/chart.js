@@ -20,6 +20,7 @@ function plot(body, series, options) {
   const usable = (v) => v !== null && v !== undefined && (!log || v > 0)
   let values = series.flatMap((each) => each.values.filter(usable))
   if (baseline) values.push(baseline.value)
+  if (!values.length) values = [1] // such as a residual of 0 on a logarithmic axis
   let low = options.low ?? Math.min(...values), high = options.high ?? Math.max(...values)
   if (log) {
     low = Math.max(low, 1e-7); high = Math.max(high, low)

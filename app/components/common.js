@@ -4,10 +4,10 @@ const GAP = 12 // between pictures
 
 // How many screen pixels an image pixel gets, so that `columns` pictures fit beside and below all else on a page.
 function fit(height, width, options = {}) {
-  const {columns = 4, beside = 216 + 16 + 20 + 16 + 16, above = 440, fixed = 0} = options
+  const {columns = 4, beside = 216 + 16 + 20 + 16 + 16, above = 440, rows = 1, fixed = 0} = options
   if (fixed > 0) return fixed
   const room = (window.innerWidth - beside - (columns - 1) * GAP) / columns
-  const scale = Math.floor(Math.min(room / width, Math.max(window.innerHeight - above, 240) / height))
+  const scale = Math.floor(Math.min(room / width, Math.max(window.innerHeight - above, 240) / height / rows))
   return Math.max(4, Math.min(scale, 20))
 }
 

@@ -79,7 +79,9 @@ export function render({model, el}) {
 
   function build() { // the frame: only when its parts change
     const shown = views(), wanted = JSON.stringify([shown, data.runs.map((run) => run.label), data.height, data.width, model.charts])
-    scale = fit(data.height, data.width, {fixed: model.scale, columns: model.columns})
+    const two = data.runs.length > 1 // then both rows of maps should fit on the screen, with the controls above them
+    scale = fit(data.height, data.width, {fixed: model.scale, columns: model.columns, ...(two ? {rows: 2, above: 290} : {})})
+    root.classList.toggle("two", two)
     const w = data.width * scale, h = data.height * scale
     if (wanted !== shape) {
       shape = wanted

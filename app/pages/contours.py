@@ -79,7 +79,7 @@ def thumbnails(labels: Tensor) -> Bytes:
     return shades[labels.long()].numpy()
 
 
-COMPARISONS = {"": "nothing", "untrained": "untrained", "layers-5": "5 layers", "layers-30": "30 layers"}
+COMPARISONS = {"": "off", "untrained": "untrained", "layers-5": "5 layers", "layers-30": "30 layers"}
 
 
 class ContoursPage(PicturePage):

@@ -89,7 +89,7 @@ def to_values(grey: Bytes, model: Model) -> Tensor:
 
 
 COMPARISONS = {
-    "": "nothing",
+    "": "off",
     "untrained": "untrained",
     "layers-5": "5 layers",
     "layers-15": "15 layers",
@@ -178,7 +178,8 @@ class FacesPage(PicturePage):
             self._show()
 
     def take_upload(self, data: bytes) -> None:
-        self.pick("upload", -1, to_values(face_from(data, SHAPE), self.model))
+        grey = to_grey(to_values(face_from(data, SHAPE), self.model), self.model)  # as an address would hold it
+        self.pick("upload", -1, to_values(grey, self.model))
         self._show()
 
     def _on_compare(self, event: Any) -> None:

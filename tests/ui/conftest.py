@@ -1,5 +1,6 @@
 """A browser, the served app, and a page that tolerates neither console errors nor requests off this machine."""
 
+import os
 import re
 import socket
 import subprocess
@@ -64,9 +65,8 @@ def free_port() -> int:
 def app_url() -> Iterator[str]:
     """The app as `make app` serves it, in a process of its own on a free port; its root address."""
     port = free_port()
-    command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", str(port)]
-    with tempfile.TemporaryFile() as log:
-        server = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as cache:
+        server = serve(port, log, {"QTCORE_CACHE": cache})
         try:
             _wait_for(f"http://localhost:{port}/", server, log)
             yield f"http://localhost:{port}/"
@@ -76,6 +76,14 @@ def app_url() -> Iterator[str]:
         log.seek(0)
         said = log.read().decode(errors="replace")
     assert not re.search(r"^(Traceback|\S*Error\b)|\bERROR\b", said, re.MULTILINE), f"the server complained:\n{said}"
+
+
+def serve(port: int, log: IO[bytes], settings: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """`make app` without make: shipped models and pictures only, whatever data this machine has."""
+    command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", str(port)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
+    environment |= {"OMP_NUM_THREADS": "1", **settings}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
 
 def _wait_for(url: str, server: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:

@@ -1,0 +1,94 @@
+"""Looking at a page as its user does."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.state import State, decode_bytes
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+FACE, GRID = (28, 20), (30, 30)
+
+
+def open_page(page: "Page", url: str, query: str = "") -> None:
+    """Open the app and wait for its first result."""
+    page.goto(f"{url}app{query}")
+    page.locator(".qt.player .picture canvas[data-map]").first.wait_for()
+    page.wait_for_function("document.readyState === 'complete'")
+    page.wait_for_timeout(700)  # until the connection stands: what is clicked before is sent then
+
+
+def picture(page: "Page", channel: str, run: int = 0) -> NDArray[np.uint8]:
+    """The colours of a map, [h, w, 3]."""
+    canvas = page.locator(f".qt.player canvas[data-map={channel}][data-run='{run}']")
+    size, data = canvas.evaluate(
+        "c => [[c.height, c.width], Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)]"
+    )
+    return np.array(data, np.uint8).reshape(*size, 4)[..., :3]
+
+
+def state(page: "Page") -> State:
+    return State.from_query(urlparse(page.url).query)
+
+
+def hidden(page: "Page", shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which pixels the server knows to be hidden, from the address."""
+    mask = decode_bytes(state(page).mask, shape)
+    return np.zeros(shape, bool) if mask is None else mask < 255
+
+
+def wait_for(page: "Page", expression: str) -> None:
+    page.wait_for_function(expression, timeout=20_000)
+
+
+def wait_until(page: "Page", condition, what: str = "the page to get there", seconds: float = 20) -> None:  # type: ignore[no-untyped-def]
+    """Ask again and again, letting the browser go on in between."""
+    for _ in range(int(seconds * 20)):
+        if condition():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+def wait_for_result(page: "Page", before: int) -> None:
+    """Until a complete run that is newer than stroke number `before` is shown."""
+    player = page.locator(".qt.player")
+    wait_until(
+        page,
+        lambda: int(player.get_attribute("data-seq") or 0) > before and player.get_attribute("data-done") == "true",
+        f"a result after stroke {before}",
+    )
+
+
+def centre(page: "Page", shape: tuple[int, int], row: int, column: int) -> tuple[float, float]:
+    """Where on the screen a pixel of the painter is."""
+    box = page.locator(".qt.painter .stage").bounding_box()
+    assert box is not None
+    return box["x"] + (column + 0.5) * box["width"] / shape[1], box["y"] + (row + 0.5) * box["height"] / shape[0]
+
+
+def drag(page: "Page", shape: tuple[int, int], *places: tuple[int, int], button: str = "left", steps: int = 3) -> None:
+    """Press at the first pixel, go along the others, let go."""
+    page.mouse.move(*centre(page, shape, *places[0]))
+    page.mouse.down(button=button)  # type: ignore[arg-type]
+    for place in places[1:]:
+        page.mouse.move(*centre(page, shape, *place), steps=steps)
+    page.mouse.up(button=button)  # type: ignore[arg-type]
+
+
+def seq(page: "Page") -> int:
+    return int(page.locator(".qt.player").get_attribute("data-seq") or 0)
+
+
+def tool(page: "Page", name: str) -> None:
+    page.locator(f".qt.painter button[data-name={name}]").click()
+
+
+def set_size(page: "Page", value: int) -> None:
+    page.get_by_label("size", exact=True).evaluate(
+        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')) }", str(value)
+    )

@@ -1,0 +1,129 @@
+"""The page Contours, used as a person would."""
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from app.state import decode_bytes
+
+from .helpers import GRID, drag, hidden, open_page, picture, state, tool, wait_for_result, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PAGE = "?page=contours"
+
+
+def drawing(page: "Page") -> np.ndarray:
+    """What the server knows to be drawn, from the address."""
+    found = decode_bytes(state(page).pixels, GRID)
+    return np.zeros(GRID, bool) if found is None else found > 0
+
+
+def test_opens_with_a_result(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    assert picture(page, "contour").shape == (*GRID, 3)
+    assert page.locator(".qt.player").get_attribute("data-layer") == "15"
+    for title in ("Segmentation", "Entropy", "Winning clone", "IoU"):
+        assert page.get_by_text(title).first.is_visible()
+    for label in ("CONTOUR", "IN", "OUT"):
+        assert page.locator(".legend").get_by_text(label, exact=True).is_visible()
+
+
+def test_drawing_freely(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    page.get_by_role("button", name="empty canvas", exact=True).click()
+    wait_until(page, lambda: state(page).image == "drawing" and not drawing(page).any())
+    before = picture(page, "contour")
+    drag(page, GRID, (8, 8), (8, 20), (20, 20), (20, 8), (8, 8), steps=4)
+    wait_for_result(page, 0)
+    expected = np.zeros(GRID, bool)
+    expected[8, 8:21] = expected[20, 8:21] = expected[8:21, 8] = expected[8:21, 20] = True
+    wait_until(page, lambda: (drawing(page) == expected).all(), "the square that was drawn")
+    assert (picture(page, "contour") != before).any()
+    page.get_by_text("The truth of a drawing is not known.").first.wait_for()
+    drag(page, GRID, (8, 12), button="right")
+    expected[8, 12] = False
+    wait_until(page, lambda: (drawing(page) == expected).all(), "a pixel that was rubbed out")
+    page.locator(".qt.painter .stage").press("Control+z")
+    expected[8, 12] = True
+    wait_until(page, lambda: (drawing(page) == expected).all(), "the pixel to come back")
+
+
+def test_hidden_pixels_and_undo(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    before = picture(page, "contour")
+    tool(page, "rectangle")
+    drag(page, GRID, (10, 10), (19, 19))
+    wait_for_result(page, 0)
+    expected = np.zeros(GRID, bool)
+    expected[10:20, 10:20] = True
+    wait_until(page, lambda: (hidden(page, GRID) == expected).all())
+    assert state(page).image.startswith("glyph")  # the digit is still known, and with it the truth
+    assert (picture(page, "contour") != before).any()
+    tool(page, "undo")
+    wait_for_result(page, 1)
+    np.testing.assert_array_equal(picture(page, "contour"), before)
+
+
+def test_presets_and_noise(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    page.get_by_role("button", name="left half").click()
+    wait_until(page, lambda: hidden(page, GRID).sum() == 450)
+    page.get_by_role("button", name="nothing", exact=True).click()
+    wait_until(page, lambda: not hidden(page, GRID).any())
+    canvas = "c => Array.from(c.getContext('2d').getImageData(0, 0, 30, 30).data).filter((v, i) => i % 4 === 0)"
+    painted = page.locator(".qt.painter .stage canvas").first
+    before = painted.evaluate(canvas)
+    page.get_by_role("button", name="new noise").click()
+    wait_until(page, lambda: state(page).noise == "0.2-8-1")
+    wait_until(page, lambda: painted.evaluate(canvas) != before)
+    page.get_by_label("missing").fill("0")
+    wait_until(page, lambda: state(page).noise == "0-8-1")
+    page.get_by_label("strokes").fill("0")
+    wait_until(page, lambda: state(page).noise == "0-0-1")
+    page.wait_for_timeout(300)
+    clean = np.array(painted.evaluate(canvas)).reshape(GRID)
+    assert (clean == 0).sum() > 30  # a whole contour
+
+
+def test_gallery_slider_pixel_and_address(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    page.get_by_label("image 9", exact=True).click()
+    wait_until(page, lambda: state(page).image == "glyph-8")
+    page.get_by_label("layer", exact=True).fill("4")
+    page.locator(".qt.player .picture").first.click(position={"x": 20, "y": 20})
+    wait_until(page, lambda: state(page).layer == "4" and state(page).pixel != "")
+    page.wait_for_timeout(500)
+    seen = [picture(page, channel) for channel in ("contour", "entropy", "clone")]
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".qt.player canvas[data-map]").first.wait_for()
+    for channel, old in zip(("contour", "entropy", "clone"), seen, strict=True):
+        np.testing.assert_array_equal(picture(page, channel), old)
+
+
+def test_a_drawing_survives_in_the_address(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    drag(page, GRID, (3, 3), (3, 9))
+    wait_for_result(page, 0)
+    wait_until(page, lambda: state(page).image == "drawing")
+    seen, address = picture(page, "contour"), page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".qt.player canvas[data-map]").first.wait_for()
+    np.testing.assert_array_equal(picture(page, "contour"), seen)
+
+
+def test_upload(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    image, file = Image.new("L", (300, 300), 255), io.BytesIO()
+    ImageDraw.Draw(image).ellipse((60, 60, 240, 240), outline=0, width=4)
+    image.save(file, "PNG")
+    page.locator("input[type=file]").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": file.getvalue()})
+    wait_until(page, lambda: drawing(page).sum() > 30)
+    page.locator("input[type=file]").set_input_files({"name": "b.png", "mimeType": "image/png", "buffer": b"no"})
+    page.get_by_text("This is not a picture").wait_for()

@@ -1,0 +1,255 @@
+"""The page Faces, used as a person would."""
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from app import masks
+
+from .helpers import (
+    FACE,
+    centre,
+    drag,
+    hidden,
+    open_page,
+    picture,
+    seq,
+    set_size,
+    state,
+    tool,
+    wait_for_result,
+    wait_until,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+START = "?image=dream-1"  # nothing hidden
+
+
+def test_opens_with_a_result(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    mean = picture(page, "mean")
+    assert mean.shape == (*FACE, 3)
+    assert np.ptp(mean) > 100
+    assert page.locator(".qt.player").get_attribute("data-done") == "true"
+    assert page.locator(".qt.player").get_attribute("data-layer") == "50"
+    assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == str(28 * 10)
+
+
+def test_a_drag_hides_exactly_the_pixels_under_it(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, START)
+    set_size(page, 1)
+    before = picture(page, "mean")
+    drag(page, FACE, (5, 3), (5, 9), (11, 9))
+    wait_for_result(page, 0)
+    wait_until(page, lambda: state(page).mask != "")
+    expected = np.zeros(FACE, bool)
+    expected[5, 3:10] = True
+    expected[5:12, 9] = True
+    np.testing.assert_array_equal(hidden(page, FACE), expected)
+    after = picture(page, "mean")
+    changed = (after != before).any(-1)
+    assert changed[expected].any()
+    assert not changed[~expected].any()  # what is seen stays as it is
+
+
+def test_a_fast_drag_leaves_no_gap(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, START)
+    set_size(page, 1)
+    drag(page, FACE, (2, 2), (17, 17), steps=1)
+    wait_for_result(page, 0)
+    wait_until(page, lambda: hidden(page, FACE).sum() == 16)
+    assert hidden(page, FACE)[np.arange(2, 18), np.arange(2, 18)].all()
+
+
+def test_wide_brush_rectangle_eraser_and_right_button(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, START)
+    set_size(page, 3)
+    expected = np.zeros(FACE, bool)
+    drag(page, FACE, (10, 10))
+    expected[9:12, 9:12] = True
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "three by three pixels")
+    tool(page, "rectangle")
+    drag(page, FACE, (20, 15), (14, 2))
+    expected[14:21, 2:16] = True
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "a rectangle")
+    tool(page, "eraser")
+    drag(page, FACE, (15, 5))
+    expected[14:17, 4:7] = False
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "the eraser")
+    tool(page, "brush")
+    drag(page, FACE, (10, 10), button="right")
+    expected[9:12, 9:12] = False
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "the right button")
+
+
+def test_undo_redo_invert_clear(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, START)
+    first = picture(page, "mean")
+    drag(page, FACE, (10, 3), (10, 15))
+    wait_for_result(page, 0)
+    painted, second = hidden(page, FACE), picture(page, "mean")
+    assert (first != second).any()
+    number = seq(page)
+    tool(page, "undo")
+    wait_for_result(page, number)
+    np.testing.assert_array_equal(picture(page, "mean"), first)
+    assert not hidden(page, FACE).any()
+    page.locator(".qt.painter .stage").press("Control+y")
+    wait_for_result(page, number + 1)
+    np.testing.assert_array_equal(picture(page, "mean"), second)
+    tool(page, "invert")
+    wait_until(page, lambda: (hidden(page, FACE) == ~painted).all())
+    tool(page, "clear")
+    wait_until(page, lambda: not hidden(page, FACE).any())
+    page.locator(".qt.painter .stage").press("Control+z")
+    wait_until(page, lambda: (hidden(page, FACE) == ~painted).all())
+
+
+def test_opacity_is_soft_evidence(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, START)
+    page.get_by_label("opacity").evaluate("i => { i.value = 50; i.dispatchEvent(new Event('input')) }")
+    drag(page, FACE, (10, 3), (10, 15))
+    wait_for_result(page, 0)
+    wait_until(page, lambda: state(page).mask.startswith("z"))
+    assert hidden(page, FACE).sum() == 3 * 15
+    page.get_by_text("Hide at least one pixel completely").wait_for()
+
+
+def test_presets(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    for name in masks.FACES:
+        page.get_by_role("button", name=name, exact=True).click()
+        share = {"30 %": 0.3, "50 %": 0.5, "80 %": 0.8, "left half": 0.5, "nothing": 0.0}.get(name)
+        if share is not None:
+            wait_until(page, lambda share=share: hidden(page, FACE).sum() == round(share * 560), name)
+        else:
+            wait_until(page, lambda: page.locator(".qt.painter .stage").get_attribute("data-hidden") == str(hidden(page, FACE).sum()))
+        if name == "eyes":
+            wait_until(page, lambda: (hidden(page, FACE) == (masks.FACES["eyes"](FACE, 0) == 0)).all(), name)
+    tool(page, "undo")  # a preset is a stroke like any other
+    wait_until(page, lambda: hidden(page, FACE).any())
+
+
+def test_slider_play_step_and_keys(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    player = page.locator(".qt.player")
+    last = picture(page, "mean")
+    slider = page.get_by_label("layer", exact=True)
+    slider.fill("0")
+    assert player.get_attribute("data-layer") == "0"
+    assert (picture(page, "mean") != last).any()
+    page.get_by_label("One layer on (→)").click()
+    assert player.get_attribute("data-layer") == "1"
+    wait_until(page, lambda: state(page).layer == "1")
+    player.press("ArrowRight")
+    assert player.get_attribute("data-layer") == "2"
+    page.get_by_label("speed").select_option("40")
+    page.get_by_label("Play the layers (space)").click()
+    page.wait_for_timeout(300)
+    assert 2 < int(player.get_attribute("data-layer") or 0) < 50
+    wait_until(page, lambda: player.get_attribute("data-layer") == "50", "the end of the play")
+    np.testing.assert_array_equal(picture(page, "mean"), last)
+    wait_until(page, lambda: state(page).layer == "")
+    page.get_by_label("Back to layer 0 (Home)").click()
+    assert player.get_attribute("data-layer") == "0"
+
+
+def test_reduced_motion_plays_one_step_at_a_time(page: "Page", app_url: str) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    open_page(page, app_url, "?layer=3")
+    page.get_by_label("Play the layers (space)").click()
+    page.wait_for_timeout(400)
+    assert page.locator(".qt.player").get_attribute("data-layer") == "4"
+
+
+def test_a_click_shows_the_marginal_of_a_pixel(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    box = page.locator(".qt.player .picture").first.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 3.5 / 20 * box["width"], box["y"] + 12.5 / 28 * box["height"])
+    page.get_by_role("heading", name="Pixel (row 12, column 3)").wait_for()
+    assert "truth" in (page.locator(".qt.player .readout").text_content() or "")
+    wait_until(page, lambda: state(page).pixel == "12-3")
+
+
+def test_the_address_shows_the_same_again(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    page.get_by_label("image 3", exact=True).click()
+    wait_until(page, lambda: state(page).image == "dream-2")
+    page.get_by_role("button", name="80 %").click()
+    wait_until(page, lambda: hidden(page, FACE).sum() == 448)
+    page.get_by_role("button", name="untrained").click()
+    page.locator(".qt.player canvas[data-run='1']").first.wait_for()
+    page.get_by_label("layer", exact=True).fill("7")
+    wait_until(page, lambda: state(page).layer == "7" and state(page).compare == "untrained")
+    seen = [picture(page, channel, run) for channel in ("mean", "deviation", "difference") for run in (0, 1)]
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".qt.player canvas[data-run='1']").first.wait_for()
+    again = [picture(page, channel, run) for channel in ("mean", "deviation", "difference") for run in (0, 1)]
+    for a, b in zip(seen, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert page.locator(".qt.player").get_attribute("data-layer") == "7"
+
+
+def test_touch(browser, app_url: str) -> None:  # type: ignore[no-untyped-def]
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, has_touch=True)
+    page = context.new_page()
+    open_page(page, app_url, START)
+    set_size(page, 1)
+    page.touchscreen.tap(*centre(page, FACE, 8, 8))
+    wait_until(page, lambda: hidden(page, FACE).sum() == 1)
+    assert hidden(page, FACE)[8, 8]
+    context.close()
+
+
+def png(size: tuple[int, int], noise: bool = False) -> bytes:
+    file = io.BytesIO()
+    (Image.effect_noise(size, 80) if noise else Image.linear_gradient("L").resize(size)).save(file, "PNG")
+    return file.getvalue()
+
+
+def upload(page: "Page", name: str, data: bytes) -> None:
+    page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "image/png", "buffer": data})
+
+
+def test_uploads(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    before = picture(page, "mean")
+    upload(page, "broken.png", png((300, 300), noise=True)[:5000])
+    page.get_by_text("The picture is damaged and cannot be read.").wait_for()
+    upload(page, "text.png", b"hello")
+    page.get_by_text("This is not a picture").wait_for()
+    upload(page, "huge.png", png((3000, 3000), noise=True) + bytes(4 * 2**20))
+    page.get_by_text("pictures up to 4 MB are read").wait_for()
+    np.testing.assert_array_equal(picture(page, "mean"), before)
+    upload(page, "good.png", png((200, 300)))
+    wait_until(page, lambda: state(page).image == "upload")
+    wait_until(page, lambda: (picture(page, "mean") != before).any())
+    assert not page.get_by_role("alert").is_visible()
+    address = page.url
+    wait_until(page, lambda: page.locator(".qt.player").get_attribute("data-done") == "true")
+    page.wait_for_timeout(500)
+    seen = picture(page, "mean")
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".qt.player canvas[data-map]").first.wait_for()
+    np.testing.assert_array_equal(picture(page, "mean"), seen)
+
+
+@pytest.mark.parametrize("kind", ["image", "gif"])
+def test_export(page: "Page", app_url: str, kind: str) -> None:
+    open_page(page, app_url)
+    with page.expect_download() as download:
+        page.locator(f".qt.player .controls button[data-name={kind}]").click()
+    with Image.open(download.value.path()) as image:
+        assert image.format == {"image": "PNG", "gif": "GIF"}[kind]
+        if kind == "gif":
+            assert image.n_frames > 5  # Pillow joins layers that look the same
+            assert image.size == (3 * 20 * 6 + 2 * 6, 28 * 6)

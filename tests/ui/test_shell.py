@@ -1,0 +1,99 @@
+"""The window around the pages."""
+
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from . import conftest
+from .helpers import open_page, state, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+def test_root_leads_to_faces(page: "Page", app_url: str) -> None:
+    page.goto(app_url)
+    page.get_by_text("What the model sees").wait_for()
+    assert page.title() == "qtcore"
+
+
+@pytest.mark.parametrize("query", ["", "?page=contours", "?page=digits", "?page=lab", "?page=results"])
+def test_every_page_opens(page: "Page", app_url: str, query: str) -> None:
+    page.goto(f"{app_url}app{query}")
+    page.get_by_role("tab", selected=True).wait_for()
+    page.wait_for_timeout(300)
+
+
+def test_the_page_fixture_notices_trouble(browser: "Browser", app_url: str) -> None:
+    """A console error and a foreign request must both be caught, or the other tests prove little."""
+    guarded = conftest.page.__wrapped__(browser)  # type: ignore[attr-defined]
+    page = next(guarded)
+    page.goto(app_url)
+    page.evaluate("console.error('oh no')")
+    page.evaluate("fetch('http://foreign.invalid/x').catch(() => 0)")
+    with pytest.raises(AssertionError) as caught:
+        next(guarded)
+    assert "oh no" in str(caught.value)
+    assert "request off localhost: http://foreign.invalid/x" in str(caught.value)
+
+
+def test_tabs_change_the_address_and_keep_each_page(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    page.get_by_role("button", name="mouth").click()
+    wait_until(page, lambda: state(page).mask != "")
+    mask = state(page).mask
+    page.get_by_role("tab", name="Contours").click()
+    wait_until(page, lambda: state(page).page == "contours")
+    page.get_by_text("Segmentation").first.wait_for()
+    page.get_by_role("tab", name="Faces").click()
+    wait_until(page, lambda: state(page).page == "faces" and state(page).mask == mask)
+
+
+def test_dark_mode_reaches_the_components(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    assert page.locator(".qt.player.dark").count() == 0
+    page.get_by_role("button", name="theme").click()
+    page.locator(".qt.player.dark").wait_for()
+    page.locator(".qt.painter.dark").wait_for()
+
+
+def test_the_device_is_shown(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    assert page.get_by_text("CPU", exact=True).is_visible() or page.get_by_text("CUDA").is_visible() or page.get_by_text("MPS").is_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("query", ["", "?page=contours", "?compare=untrained", "?page=contours&compare=untrained"])
+def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, width: int, query: str) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    open_page(page, app_url, query)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = [page.locator(selector).bounding_box() for selector in (".qt.gallery", ".qt.painter", ".qt.player")]
+    for left, right in zip(boxes, boxes[1:], strict=False):
+        assert left is not None
+        assert right is not None
+        assert left["x"] + left["width"] <= right["x"]
+    assert boxes[2] is not None
+    assert boxes[2]["x"] + boxes[2]["width"] <= width
+
+
+def test_one_user_too_many_is_told_so(page: "Page") -> None:
+    port = conftest.free_port()
+    with tempfile.TemporaryFile() as log:
+        server = conftest.serve(port, log, {"QTCORE_SESSIONS": "1"})
+        try:
+            url = f"http://localhost:{port}/"
+            conftest._wait_for(f"{url}favicon.ico", server, log)
+            open_page(page, url)
+            second = page.context.new_page()
+            second.goto(f"{url}app")
+            second.get_by_text("All places are taken").wait_for()
+            second.close()
+        finally:
+            server.terminate()
+            try:
+                server.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                server.kill()
