@@ -14,11 +14,14 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
+# No message from a browser is larger than an upload (4 MB); what is left of a closed window is cleared up after a minute.
+LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
+
 .PHONY: app test venv clean
 .DELETE_ON_ERROR:
 
 app: $(STAMP)
-	$(RUN) -m panel serve app/ --address localhost --port $(PORT) $(ARGS)
+	$(RUN) -m panel serve app/ --address localhost --port $(PORT) $(LIMITS) $(ARGS)
 
 test: $(STAMP)
 	$(RUN) -m tests.ui.chromium

@@ -22,7 +22,8 @@ _STOPS = {
 def _between(stops: list[str]) -> Table:
     points = np.array([[int(stop[i : i + 2], 16) for i in (0, 2, 4)] for stop in stops], float)
     at = np.linspace(0, len(stops) - 1, 256)
-    return np.stack([np.interp(at, np.arange(len(stops)), points[:, channel]) for channel in range(3)], 1).round().astype(np.uint8)
+    columns = [np.interp(at, np.arange(len(stops)), points[:, channel]) for channel in range(3)]
+    return np.stack(columns, 1).round().astype(np.uint8)
 
 
 def _wheel() -> Table:

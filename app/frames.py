@@ -64,7 +64,7 @@ class Trace:
         self.frames.append(b"".join(np.ascontiguousarray(channel).tobytes() for channel in channels))
         for name, value in scalars.items():
             usable = value is not None and math.isfinite(value)
-            self.curves.setdefault(name, []).append(float(f"{value:.5g}") if usable else None)  # type: ignore[arg-type]
+            self.curves.setdefault(name, []).append(float(f"{value:.5g}") if usable else None)
 
     @property
     def count(self) -> int:
@@ -206,7 +206,7 @@ class BernoulliEncoder:
 class GridEncoder:
     """Probabilities of the labels, their entropy and the winning clone of each pixel; IoU and NCE where labels are known."""
 
-    channels = (
+    channels: tuple[Channel, ...] = (
         Channel("contour", 0.0, 1.0),
         Channel("in", 0.0, 1.0),
         Channel("entropy", 0.0, MAX_ENTROPY),

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-import torch
 from qtcore.query import patches
 
 Bytes = NDArray[np.uint8]

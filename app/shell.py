@@ -84,7 +84,12 @@ class Shell:
             description=device.sentence or f"The layers run on {device.label}.",
         )
         share = pmui.Button(
-            name="Share", icon="link", size="small", variant="text", margin=(0, 8), sx={"color": "inherit", "whiteSpace": "nowrap"}
+            name="Share",
+            icon="link",
+            size="small",
+            variant="text",
+            margin=(0, 8),
+            sx={"color": "inherit", "whiteSpace": "nowrap"},
         )
         share.jscallback(clicks=COPY, args={})
         return pmui.Page(

@@ -35,10 +35,18 @@ GRID_VIEWS = [
     {"title": "Entropy", "channel": "entropy", "map": "uncertainty", "unit": "bits"},
     {"title": "Winning clone", "channel": "clone", "map": "clones", "unit": ""},
 ]
-RESIDUAL = {"title": "Residual", "explain": "Largest change of a message in each layer", "curve": "residual", "log": True}
-NCE_HIDDEN = {"title": "Bits per hidden pixel", "explain": "NCE: −log2 of the marginal at the truth, mean over the hidden pixels", "curve": "nce", "log": False}
-NCE_ALL = {"title": "Bits per pixel", "explain": "NCE: −log2 of the marginal at the truth, mean over all pixels", "curve": "nce", "log": False, "low": 0}
-IOU = {"title": "IoU", "explain": "Intersection over union of the foreground (CONTOUR and IN)", "curve": "iou", "log": False, "low": 0, "high": 1}
+RESIDUAL = {"title": "Residual", "curve": "residual", "log": True, "explain": "Largest change of a message in each layer"}
+_NCE = "NCE: −log2 of the marginal at the truth, mean over "
+NCE_HIDDEN = {"title": "Bits per hidden pixel", "curve": "nce", "log": False, "explain": _NCE + "the hidden pixels"}
+NCE_ALL = {"title": "Bits per pixel", "curve": "nce", "log": False, "low": 0, "explain": _NCE + "all pixels"}
+IOU = {
+    "title": "IoU",
+    "curve": "iou",
+    "log": False,
+    "low": 0,
+    "high": 1,
+    "explain": "Intersection over union of the foreground (CONTOUR and IN)",
+}
 
 
 class Player(JSComponent):
@@ -50,7 +58,7 @@ class Player(JSComponent):
     frames = param.Bytes(default=b"")
     views = param.List(default=GAUSSIAN_VIEWS, item_type=dict)
     charts = param.List(default=[RESIDUAL, NCE_HIDDEN], item_type=dict)
-    inspector = param.Selector(default="band", objects=["band", "labels", "probability"])
+    inspector = param.String(default="band", doc="What a pixel's chart shows: band, labels or probability.")
     layer = param.Integer(default=-1)
     pixel = param.List(default=[])
     scale = param.Integer(default=0, bounds=(0, 64))

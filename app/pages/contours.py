@@ -280,8 +280,8 @@ def explanation() -> list[Viewable]:
         card(
             "What is asked",
             r"A line with gaps and false strokes is all there is: each pixel is on or off, with "
-            r"$p(\mathrm{on} \mid \mathrm{CONTOUR}) = 0.8$ and about $0.03$ outside. Which pixels are the contour, and which side is "
-            r"inside? Draw on the canvas, or hide pixels so that they say nothing.",
+            r"$p(\mathrm{on} \mid \mathrm{CONTOUR}) = 0.8$ and about $0.03$ outside. Which pixels are the contour, and "
+            r"which side is inside? Draw on the canvas, or hide pixels so that they say nothing.",
         ),
         card(
             "What happens in a layer",

@@ -118,7 +118,9 @@ class FacesPage(PicturePage):
         shown = self._shown
         self.gallery = Gallery(to_grey(shown.values, self.model), heading=shown.heading, width=LEFT, margin=0, zoom=2)
         self.gallery.selected = self.number
-        self.sources = Choices(labels=[each.label for each in self.faces], selected=self.faces.index(shown), width=LEFT, margin=(6, 0, 0, 0))
+        self.sources = Choices(
+            labels=[each.label for each in self.faces], selected=self.faces.index(shown), width=LEFT, margin=(6, 0, 0, 0)
+        )
         self.comparison = Choices(
             labels=list(COMPARISONS.values()),
             selected=list(COMPARISONS).index(self.compare),
@@ -239,15 +241,15 @@ def EXPLANATION() -> list[Viewable]:
         card(
             "What happens in a layer",
             r"Each pixel tells each of 200 hidden units what it knows without that unit, a cavity $\mathcal{N}(\mu, s^2)$: "
-            r"$m_{i \to j} = \mu w_{ij} + \tfrac12 s^2 w_{ij}^2$. With $p = \sigma(\text{sum of the others} + m_{i \to j})$ the unit "
+            r"$m_{i \to j} = \mu w_{ij} + \tfrac12 s^2 w_{ij}^2$. With $p = \sigma(\text{sum of all} + c_j)$ the unit "
             r"answers with the Gaussian that has the moments of the mixture: $\mu + p\,s^2 w$ and "
             r"$s^2 + p(1-p)\,s^4 w^2$.",
         ),
         card(
             "How good it is",
-            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{hidden}} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised pixels: "
-            r"lower is better. The dashed line is one Gaussian fitted to the seen pixels of this picture. Training made the "
-            r"answer good after exactly 50 layers, so more are not always better.",
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{hidden}} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised "
+            r"pixels: lower is better. The dashed line is one Gaussian fitted to the seen pixels of this picture. Training "
+            r"made the answer good after exactly 50 layers, so more are not always better.",
         ),
     ]
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import panel as pn
@@ -20,20 +20,21 @@ log = logging.getLogger(__name__)
 
 Bytes = NDArray[np.uint8]
 LEFT = 216
+NOTICE = {"color": "#d55e00", "font-size": "13px"}
 
 
 class PicturePage:
     """The state of one page for one user. A subclass says what is shown (`start`), and what to run (`question`)."""
 
     name = ""
-    presets: dict[str, Callable[[tuple[int, int], int], Bytes]] = {}
+    presets: ClassVar[dict[str, Callable[[tuple[int, int], int], Bytes]]] = {}
 
     def __init__(self, shell: Shell, painter: Painter, player: Player) -> None:
         self.shell, self.painter, self.player = shell, painter, player
         self.seq = 0
         self.preset_seed = 0
         self.latest = engine.Latest(self.tell)
-        self.notice = pn.pane.HTML("", visible=False, width=LEFT, margin=(8, 0), styles={"color": "#d55e00", "font-size": "13px"})
+        self.notice = pn.pane.HTML("", visible=False, width=LEFT, margin=(8, 0), styles=NOTICE)
         self.upload = Upload(width=LEFT, margin=(8, 0, 0, 0))
         self.preset_row = Choices(labels=list(self.presets), heading="Hide", width=LEFT, margin=(14, 0, 0, 0))
         self.painter.strokes(self.on_stroke)

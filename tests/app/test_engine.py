@@ -78,7 +78,8 @@ def test_grids() -> None:
     truth = torch.randint(3, (5, 6))
     query = qtcore.Query(torch.randint(2, (1, 5, 6)).float(), torch.ones(1, 5, 6), truth=truth[None])
     encoder = GridEncoder(model, truth)
-    blob = engine.compute(Header((5, 6), encoder.channels, truth=encoder.truth_bytes()), [engine.Run("", model, query, encoder, 3)])
+    header = Header((5, 6), encoder.channels, truth=encoder.truth_bytes())
+    blob = engine.compute(header, [engine.Run("", model, query, encoder, 3)])
     described, (found,) = unpack(blob)
     assert found.shape == (4, 4, 5, 6)
     assert found[:, 3].max() < 4  # clones
@@ -155,7 +156,7 @@ def test_the_newest_wins_and_stale_runs_stop(monkeypatch: pytest.MonkeyPatch) ->
 
             async def job(seq: int = seq, mine: engine.Run = mine) -> None:
                 async for _ in engine.stream(header, [mine]):
-                    shown.append(seq)
+                    shown.append(seq)  # noqa: PERF401
 
             latest.submit(job)
             await asyncio.sleep(0.05)
@@ -192,7 +193,9 @@ def test_models_are_shared_and_not_trained() -> None:
     assert not any(parameter.requires_grad for parameter in fresh.parameters())
 
 
-@pytest.mark.parametrize(("wanted", "sentence"), [("", "No GPU"), ("cpu", ""), ("cuda:99", "cannot be used"), ("rubbish", "cannot be used")])
+@pytest.mark.parametrize(
+    ("wanted", "sentence"), [("", "No GPU"), ("cpu", ""), ("cuda:99", "cannot be used"), ("rubbish", "cannot be used")]
+)
 def test_devices(wanted: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QTCORE_DEVICE", wanted)
     monkeypatch.setattr(engine, "_works", lambda name: False)

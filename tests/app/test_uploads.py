@@ -18,7 +18,9 @@ def file(image: Image.Image, kind: str = "PNG") -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize(("kind", "mode"), [("PNG", "RGBA"), ("PNG", "I;16"), ("JPEG", "RGB"), ("GIF", "P"), ("BMP", "L"), ("WEBP", "RGB")])
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("PNG", "RGBA"), ("PNG", "I;16"), ("JPEG", "RGB"), ("GIF", "P"), ("BMP", "L"), ("WEBP", "RGB")]
+)
 def test_common_pictures_become_faces(kind: str, mode: str) -> None:
     ramp = Image.linear_gradient("L").resize((90, 64))
     face = face_from(file(ramp.convert(mode), kind), (28, 20))

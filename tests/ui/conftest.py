@@ -80,7 +80,20 @@ def app_url() -> Iterator[str]:
 
 def serve(port: int, log: IO[bytes], settings: dict[str, str]) -> "subprocess.Popen[bytes]":
     """`make app` without make: shipped models and pictures only, whatever data this machine has."""
-    command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", str(port)]
+    limits = re.search(r"^LIMITS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert limits is not None
+    command = [
+        sys.executable,
+        "-m",
+        "panel",
+        "serve",
+        "app/",
+        "--address",
+        "localhost",
+        "--port",
+        str(port),
+        *limits[1].split(),
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
     environment |= {"OMP_NUM_THREADS": "1", **settings}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)

@@ -128,7 +128,8 @@ def test_presets(page: "Page", app_url: str) -> None:
         if share is not None:
             wait_until(page, lambda share=share: hidden(page, FACE).sum() == round(share * 560), name)
         else:
-            wait_until(page, lambda: page.locator(".qt.painter .stage").get_attribute("data-hidden") == str(hidden(page, FACE).sum()))
+            stage = page.locator(".qt.painter .stage")
+            wait_until(page, lambda stage=stage: stage.get_attribute("data-hidden") == str(hidden(page, FACE).sum()), name)
         if name == "eyes":
             wait_until(page, lambda: (hidden(page, FACE) == (masks.FACES["eyes"](FACE, 0) == 0)).all(), name)
     tool(page, "undo")  # a preset is a stroke like any other

@@ -1,5 +1,7 @@
 """The window around the pages."""
 
+import itertools
+import re
 import subprocess
 import tempfile
 from typing import TYPE_CHECKING
@@ -61,7 +63,7 @@ def test_dark_mode_reaches_the_components(page: "Page", app_url: str) -> None:
 
 def test_the_device_is_shown(page: "Page", app_url: str) -> None:
     open_page(page, app_url)
-    assert page.get_by_text("CPU", exact=True).is_visible() or page.get_by_text("CUDA").is_visible() or page.get_by_text("MPS").is_visible()
+    page.get_by_text(re.compile("^(CPU|CUDA|MPS)$")).wait_for()
 
 
 @pytest.mark.parametrize("width", [1280, 1920])
@@ -71,7 +73,7 @@ def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, width: int, 
     open_page(page, app_url, query)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [page.locator(selector).bounding_box() for selector in (".qt.gallery", ".qt.painter", ".qt.player")]
-    for left, right in zip(boxes, boxes[1:], strict=False):
+    for left, right in itertools.pairwise(boxes):
         assert left is not None
         assert right is not None
         assert left["x"] + left["width"] <= right["x"]
