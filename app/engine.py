@@ -85,7 +85,7 @@ def untrained(like: Model) -> Model:
 def _shared(key: str, make: Callable[[], Model]) -> Model:
     with _lock:
         if key not in _models:
-            _models[key] = make().to(device().name).requires_grad_(False)
+            _models[key] = make().to(device().name).requires_grad_(False).compile_layers()
         return _models[key]
 
 
@@ -109,7 +109,7 @@ class Run:
     n_layers: int
 
     def layers(self) -> Iterator[Layer]:
-        return self.model.layers(self.query.to(self.model.device), self.n_layers)
+        return self.model.watch(self.query.to(self.model.device), self.n_layers)
 
 
 @dataclass(eq=False)

@@ -135,6 +135,35 @@ def visible_beliefs(W: Tensor, c: Tensor, given: Evidence, n_layers: int, compil
     return moments(places.put(given.linear, totals[0]), places.put(given.precision, totals[1]))
 
 
+class Watched(NamedTuple):
+    """What is seen of N layers from outside, after each of them."""
+
+    mean: Tensor  # [B, N, V]
+    deviation: Tensor  # [B, N, V]
+    hidden: Tensor  # logits [B, N, H]
+    residual: Tensor  # [B, N]
+
+
+def watch(W: Tensor, c: Tensor, given: Evidence, n_layers: int) -> Watched | None:
+    """N ≥ 1 layers, sequential and without damping, by machine code; None where there is none.
+
+    A certain pixel's messages come up once, in the first layer, and never change again.
+    """
+    if not native.can(W):
+        return None
+    places = compact(~given.certain)
+    values = torch.where(given.certain, given.linear * EPSILON, 0)
+    says = values[:, None, :] * W + EPSILON / 2 * W**2 * given.certain[:, None, :]  # to the hidden units [B, H, V]
+    hidden_bias = c + says.sum(2)
+    linear, precision = places.gather(given.linear), places.gather(given.precision)
+    rows = native.pad(W.T), native.pad(hidden_bias), linear.contiguous(), precision.contiguous()
+    totals, hidden, residual = native.watch_gaussian(*rows, places.index, places.count, W.shape[0], n_layers, MIN_PRECISION)
+    residual[:, 0] = residual[:, 0].maximum(says.abs().amax((1, 2)))
+    all_linear = torch.stack([places.put(given.linear, part) for part in totals[:, :, 0].unbind(1)], 1)
+    all_precision = torch.stack([places.put(given.precision, part) for part in totals[:, :, 1].unbind(1)], 1)
+    return Watched(*moments(all_linear, all_precision), hidden, residual)
+
+
 def unary_beliefs(c: Tensor, given: Evidence) -> tuple[Tensor, Tensor, Tensor]:
     """Beliefs before any message: the unaries alone."""
     batch = len(given.linear)

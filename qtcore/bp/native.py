@@ -197,6 +197,33 @@ class GaussianLayers(torch.autograd.Function):
         return d_W.sum(0), d_bias, d_linear, d_precision, None, None, None, None, None
 
 
+def watch_gaussian(
+    W: Tensor,
+    hidden_bias: Tensor,
+    linear: Tensor,
+    precision: Tensor,
+    index: Tensor,
+    count: Tensor,
+    units: int,
+    layers: int,
+    min_precision: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `GaussianLayers` goes through, to be looked at: after each of N layers, natural parameters of the beliefs
+    [B, N, 2, J], logits of the hidden units [B, N, H], and the largest change of a message to or from these pixels [B, N].
+    """
+    (batch, pixels), hidden = index.shape, W.shape[1]
+    totals, beliefs = W.new_zeros(batch, layers, 2, pixels), W.new_empty(batch, layers, hidden)
+    residual = W.new_empty(batch, layers)
+    tensors = (count, index, W, hidden_bias, linear, precision, *(None,) * 5)
+    task = _grbm_task(W.dtype)(hidden, units, pixels, layers, min_precision, *(pointer(tensor) for tensor in tensors))
+    library = _library(W.dtype)
+    assert library is not None
+    for b in range(batch):
+        results = (ctypes.c_void_p(pointer(tensor[b])) for tensor in (totals, beliefs, residual))
+        library.grbm_watch(ctypes.byref(task), ctypes.c_long(b), *results)
+    return totals, beliefs[..., :units], residual
+
+
 @functools.cache
 def _grid_task(dtype: torch.dtype) -> type:
     longs = ("height", "width", "states", "padded", "layers", "contour", "out", "within")

@@ -94,6 +94,48 @@ void grbm_forward(const grbm_task *task, long first, long last) {
     free(a1);
 }
 
+static inline real larger(real a, real b) { return a > b ? a : b; }
+
+/* The same layers to be looked at: for each of them the totals of the beliefs [N, 2, pixels], the logits of the hidden units
+   [N, hidden] and the largest change of a message [N] (θ2 is -precision/2), for sample b. */
+void grbm_watch(const grbm_task *task, long b, real *totals, real *beliefs, real *residual) {
+    const long H = task->hidden, J = task->pixels, N = task->layers, n_pixels = task->count[b], *index = task->index + b * J;
+    const real low = task->min_precision, *g1 = task->linear + b * J, *g2 = task->precision + b * J;
+    real *a1 = malloc(sizeof(real) * (3 * J * H + 2 * H)), *a2 = a1 + J * H, *t = a2 + J * H, *p = t + J * H, *q = p + H;
+    grbm_start(task, n_pixels, a1, a2);
+    memset(t, 0, sizeof(real) * n_pixels * H);
+    for (long n = 0; n < N; n++) {
+        real *z = beliefs + n * H, *L = totals + n * 2 * J, *P = L + J, change = 0;
+        const real *L0 = L - 2 * J, *P0 = P - 2 * J;
+        memcpy(z, task->hidden_bias + b * H, sizeof(real) * H);
+        for (long j = 0; j < n_pixels; j++) {
+            const real *w = task->W + index[j] * H, *m1 = a1 + j * H, *m2 = a2 + j * H;
+            const real Lj = n ? L0[j] : g1[j], Pj = n ? P0[j] : g2[j] + (real)task->units;
+            real *tj = t + j * H;
+            for (long h = 0; h < H; h++) {
+                real fresh = w[h] * (Lj - m1[h] + (real)0.5 * w[h]) / floor_at(Pj - m2[h], low);
+                z[h] += fresh;
+                change = larger(change, fabs(fresh - tj[h]));
+                tj[h] = fresh;
+            }
+        }
+        sigmoids(H, z, p, q);
+        for (long j = 0; j < n_pixels; j++) {
+            real *m1 = a1 + j * H, *m2 = a2 + j * H, o1[H], o2[H], s1, s2;
+            const real Lj = n ? L0[j] : g1[j], Pj = n ? P0[j] : g2[j] + (real)task->units;
+            grbm_pixel(H, low, task->W + index[j] * H, p, q, Lj, Pj, m1, m2, o1, o2, &s1, &s2);
+            for (long h = 0; h < task->units; h++)
+                change = larger(change, larger(fabs(o1[h] - m1[h]), (real)0.5 * fabs(o2[h] - m2[h])));
+            memcpy(m1, o1, sizeof(real) * H);
+            memcpy(m2, o2, sizeof(real) * H);
+            L[j] = g1[j] + s1;
+            P[j] = g2[j] + s2;
+        }
+        residual[n] = change;
+    }
+    free(a1);
+}
+
 /* Messages after layer n (its new ones) from those before, by what was kept of the forward pass. */
 static void grbm_remake(const grbm_task *task, long b, long n, const real *from, real *to, real *p, real *q) {
     const long H = task->hidden, J = task->pixels, N = task->layers, *index = task->index + b * J;

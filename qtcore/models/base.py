@@ -94,6 +94,11 @@ class Model(nn.Module):
         """Layer 0 (the unaries alone) to layer n, one at a time."""
         raise NotImplementedError
 
+    def watch(self, query: Query, n: int | None = None) -> Iterator[Layer]:
+        """The same as `layers`, for those who only look: `messages` and `info` may be missing, and with `compile_layers`
+        it may be many times faster."""
+        return self.layers(query, n)
+
     def kept_bytes(self, shape: tuple[int, ...], n_layers: int) -> int:
         """About how many bytes one sample of this shape keeps for the backward pass through so many layers."""
         raise NotImplementedError

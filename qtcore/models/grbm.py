@@ -105,6 +105,26 @@ class GaussianRBM(Model):
             info = {"floored": floored + floored_beliefs}
             yield self._layer(index, mean, deviation, hidden, gaussian.residual(messages, old), messages, info)
 
+    def watch(self, query: Query, n: int | None = None) -> Iterator[Layer]:
+        self._check(query)
+        count = self._layer_count(n)
+        possible = self.compiled and self.schedule == "sequential" and not self.damping and count > 0
+        W, c, given = self._prepare(query)
+        with torch.no_grad():
+            seen = gaussian.watch(W, c, given, count) if possible else None
+        if seen is None:
+            yield from self.layers(query, n)
+            return
+        mean, deviation, hidden = gaussian.unary_beliefs(c, given)
+        yield self._seen(0, mean, deviation, hidden, torch.zeros_like(seen.residual[:, 0]))
+        for k in range(count):
+            self._finite("the mean of a pixel", k + 1, seen.mean[:, k], seen.deviation[:, k])
+            yield self._seen(k + 1, seen.mean[:, k], seen.deviation[:, k], seen.hidden[:, k], seen.residual[:, k])
+
+    def _seen(self, index: int, mean: Tensor, deviation: Tensor, hidden: Tensor, residual: Tensor) -> Layer:
+        marginals = Normal(mean, deviation, validate_args=False)
+        return Layer(index, marginals, Bernoulli(logits=hidden, validate_args=False), residual, {})
+
     def _layer(
         self,
         index: int,

@@ -129,7 +129,7 @@ class Slow(Model):
         self.inner, self.done = inner, 0
         self.threads: set[str] = set()
 
-    def layers(self, query, n=None):  # type: ignore[no-untyped-def]
+    def watch(self, query, n=None):  # type: ignore[no-untyped-def]
         for layer in self.inner.layers(query, n):
             time.sleep(0.01)
             self.done += 1
