@@ -1,0 +1,199 @@
+// The lab. Python computes every number; here they are drawn, and what the user does goes back as small lists.
+
+export function render({model, el}) {
+  let data = JSON.parse(model.data), follow = model.layer < 0, cursor = model.layer, timer = null, night = false
+  let seq = 0, inFlight = 0, sentAt = 0, waiting = null
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)"), limits = model.limits
+  const last = () => data.messages.length - 1
+
+  // ------------------------------------------------------------------ to Python: sliders wait for the answer to their last word
+  function tell(...action) {
+    waiting = null
+    seq += 1; inFlight = seq; sentAt = performance.now()
+    model.packet = [seq, ...action]
+  }
+  function slide(...action) {
+    if (inFlight && performance.now() - sentAt < 600) { waiting = action; return }
+    tell(...action)
+  }
+  function act(action, ...numbers) {
+    if (action === "node") {
+      const [i] = numbers, seen = data.evidence[i]
+      if (i >= data.visible) tell("select", 0, i)
+      else tell("evidence", i, seen === -1 ? 1 : seen === 1 ? 0 : -1)
+    } else if (action === "send") { pause(); graph.pulse(numbers[0]); follow = true; tell("send", numbers[0], cursor) }
+    else tell(action, ...numbers)
+  }
+
+  // ------------------------------------------------------------------ the left side
+  const push = (label, attributes, action) => node("button", {type: "button", text: label, ...attributes, onclick: action})
+  const graphs = limits.graphs.map(([key, label], i) => push(label, {"data-graph": key}, () => { follow = true; tell("graph", i) }))
+  const presets = limits.presets.map((name, i) => push(name, {"data-preset": name}, () => tell("preset", i)))
+  function knob(name, label, low, high, step, show, change) {
+    const caption = node("span"), output = node("output"), input = node("input", {type: "range", min: low, max: high, step, "aria-label": label, "data-knob": name})
+    const row = node("label", {class: "knob"}, node("span", {class: "line"}, caption, output), input)
+    caption.textContent = label
+    let held = false
+    input.addEventListener("input", () => { held = true; output.textContent = show(Number(input.value)); slide(...change(Number(input.value))) })
+    input.addEventListener("change", () => { held = false; waiting = null; tell(...change(Number(input.value))) })
+    return {row, set(value, text) {
+      if (text && caption.textContent !== text) { caption.textContent = text; input.setAttribute("aria-label", text) }
+      if (!held) { input.value = String(value); output.textContent = show(Number(value)) }
+    }}
+  }
+  const knobs = {
+    strength: knob("strength", "All couplings ×", 0, limits.strength, 0.05, (v) => fixed(v), (v) => ["strength", v]),
+    coupling: knob("coupling", "Coupling", -limits.coupling, limits.coupling, 0.05, (v) => signed(v), (v) => ["coupling", data.edge, v]),
+    bias: knob("bias", "Bias", -limits.bias, limits.bias, 0.05, (v) => signed(v), (v) => ["bias", data.node, v]),
+    temperature: knob("temperature", "Temperature T", 0, 1, 0.05, (v) => `${fixed(v)}${v === 0 ? " max-product" : v === 1 ? " sum-product" : ""}`, (v) => ["temperature", v]),
+    damping: knob("damping", "Damping d", 0, limits.damping, 0.05, (v) => fixed(v), (v) => ["damping", v]),
+    layers: knob("layers", "Layers N", 1, limits.layers, 1, (v) => String(v), (v) => ["layers", v]),
+  }
+  const forget = push("Forget what was seen", {"data-name": "forget"}, () => tell("forget"))
+  const train = push("", {"data-name": "train", class: "wide"}, () => tell(training.running ? "stop" : "train"))
+  const bar = node("div", {class: "progress"}, node("i")), scores = node("table", {class: "scores"}), learnt = node("div", {class: "small"})
+  const sides = [push("yours", {"data-show": 0}, () => tell("show", 0)), push("trained", {"data-show": 1}, () => tell("show", 1))]
+  const section = (title, ...parts) => node("section", {}, node("h3", {text: title}), ...parts)
+  const left = node("div", {class: "left"},
+    section("Graph", node("div", {class: "row"}, ...graphs)),
+    section("Couplings and biases", node("div", {class: "row"}, ...presets), knobs.strength.row, knobs.coupling.row, knobs.bias.row),
+    section("Belief propagation", knobs.temperature.row, knobs.damping.row, knobs.layers.row),
+    section("Query training", train, bar, scores, learnt))
+
+  // ------------------------------------------------------------------ the middle
+  const graph = makeGraph(act), badge = node("div", {class: "badge", role: "status"}), where = node("span", {class: "where"})
+  const slider = node("input", {type: "range", min: 0, max: 1, value: 0, "aria-label": "layer", "data-knob": "layer"})
+  const playButton = button("play", "Play the layers (space)", () => timer ? pause() : play(), true)
+  const modes = [push("in parallel", {"data-mode": "parallel", title: "In each layer every message is sent, all from the layer before"}, () => { follow = true; tell("parallel") }),
+    push("by hand", {"data-mode": "hand", title: "Click arrows: each click sends that one message"}, () => { pause(); follow = true; tell("hand", cursor) })]
+  const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"})
+  const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
+    node("span", {}, "square: seen"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
+  const middle = node("div", {class: "middle"},
+    node("div", {class: "top"}, node("span", {class: "lead", text: "Click a variable: unknown → 1 → 0. Click an arrow: send that message."}), forget, badge),
+    graph.root, legend,
+    node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "One back (←)", () => move(cursor - 1), true),
+      playButton, button("forward", "One on (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes)),
+    explain)
+
+  // ------------------------------------------------------------------ the right side
+  const bars = node("div"), residual = node("div"), curve = node("div"), barsHead = node("h3"), residualHead = node("h3"), curveHead = node("h3")
+  const key = (name, label) => node("span", {class: "entry"}, node("i", {class: `key ${name}`}), label)
+  const right = node("div", {class: "right"},
+    node("section", {}, barsHead, bars), node("section", {}, residualHead, residual), node("section", {}, curveHead, curve))
+  const notice = node("div", {class: "notice", role: "alert"})
+  const root = node("div", {class: "qt lab", tabindex: -1}, left, middle, right, notice)
+  let training = JSON.parse(model.training || "{}")
+
+  // ------------------------------------------------------------------ the cursor
+  function move(layer, byUser = true) {
+    if (byUser) pause()
+    cursor = Math.max(0, Math.min(layer, last())); follow = cursor === last()
+    if (byUser) model.layer = follow ? -1 : cursor
+    draw()
+  }
+  function play() {
+    if (still.matches) { move(cursor >= last() ? 0 : cursor + 1); return } // reduced motion: one step per press
+    if (cursor >= last()) cursor = 0
+    follow = false
+    const tick = () => {
+      cursor += 1
+      if (cursor >= last()) { move(last()); return }
+      draw()
+      timer = setTimeout(tick, 450)
+    }
+    timer = setTimeout(tick, 450)
+    playButton.replaceChildren(icon("pause", true)); playButton.setAttribute("aria-label", "Pause (space)"); draw()
+  }
+  function pause() {
+    if (timer) clearTimeout(timer)
+    timer = null
+    playButton.replaceChildren(icon("play", true)); playButton.setAttribute("aria-label", "Play the layers (space)")
+  }
+
+  // ------------------------------------------------------------------ drawing
+  function draw() {
+    const {set, names} = data, hand = data.hand >= 0, message = spoken(data, cursor)
+    graph.update(data, cursor, night)
+    graphs.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.graph === data.graph)))
+    knobs.strength.set(set.strength); knobs.temperature.set(set.temperature); knobs.damping.set(set.damping); knobs.layers.set(set.layers)
+    const [i, j] = data.edges[data.edge]
+    knobs.coupling.set(set.couplings[data.edge], `Coupling ${names[i]} – ${names[j]}`); knobs.bias.set(set.biases[data.node], `Bias of ${names[data.node]}`)
+    forget.disabled = data.evidence.every((each) => each < 0)
+    slider.max = String(last()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `${hand ? "message" : "layer"} ${cursor} of ${last()}`)
+    where.textContent = `${hand ? "sent" : "layer"} ${cursor} / ${last()}`
+    modes[0].setAttribute("aria-pressed", String(!hand)); modes[1].setAttribute("aria-pressed", String(hand))
+    const [word, period] = data.verdicts[cursor]
+    badge.textContent = {converged: "✓ converged", oscillating: `∿ oscillating, period ${period}`, "not yet": "… not yet"}[word]
+    badge.dataset.word = word
+    badge.title = "converged: no message changes by more than 1e−6. oscillating: the messages repeat after 2 or more layers and the residual does not fall. not yet: neither."
+    const off = data.exact.map((q, n) => Math.abs(q - data.beliefs[cursor][n])).filter((_, n) => data.evidence[n] < 0)
+    const mean = off.length ? off.reduce((a, b) => a + b) / off.length : 0
+    barsHead.replaceChildren(key("belief", data.shown ? "belief (trained)" : "belief"), key("exact", data.shown ? "exact, your graph" : "exact"), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
+    residualHead.replaceChildren(hand ? "Largest change still due" : "Residual: largest change of a message", node("small", {class: "end", text: data.residual[cursor] ? data.residual[cursor].toExponential(1).replace("-", "−") : "–"}))
+    curveHead.replaceChildren("Transfer f", node("sub", {text: "w"}), `(x; T), w = ${fixed(data.couplings[data.edge])}`, node("small", {class: "end"}, key("line", `T = ${fixed(set.temperature)}`), key("line zero", "0"), key("line one", "1")))
+    drawBars(bars, data, cursor); drawResidual(residual, data, cursor, move); drawTransfer(curve, data, message); formula(explain, data, message)
+    Object.assign(root.dataset, {layer: cursor, last: last(), seq: data.seq, graph: data.graph, mode: hand ? "hand" : "parallel", shown: data.shown})
+    drawTraining()
+  }
+  function drawTraining() {
+    const {running = false, progress = 0, before = null, after = null, words = ""} = training
+    train.textContent = running ? "Stop" : after ? "Train again" : `Query-train this graph (${limits.seconds} s)`
+    bar.firstChild.style.width = `${100 * progress}%`; bar.classList.toggle("on", running)
+    const number = (score, k, digits) => score ? fixed(score[k], digits) : "–"
+    const row = (label, title, k, digits, higher) => {
+      const better = before && after && Math.abs(after[k] - before[k]) > 5e-4 ? (after[k] > before[k]) === higher ? "better" : "worse" : ""
+      return node("tr", {title}, node("th", {text: label}), node("td", {text: number(before, k, digits), "data-score": `before-${k}`}), node("td", {class: better, text: number(after, k, digits) + (better ? better === "better" ? " ✓" : " ✗" : ""), "data-score": `after-${k}`}))
+    }
+    sides.forEach((each, k) => { each.disabled = k === 1 && !after; each.setAttribute("aria-pressed", String(data.shown === k)) })
+    const cell = (side) => { const made = node("td"); made.append(side); return made }
+    scores.replaceChildren(node("tr", {}, node("th", {text: "show"}), ...sides.map(cell)),
+      row("LBP error", "Mean |LBP − exact| over the targets of 400 queries; exact is your graph", 1, 3, false), row("NCE, bits", "−log2 of what LBP gives to the true value, per target", 2, 3, false),
+      row("log-likelihood", "Exact mean log2 p(v) in bits per sample of your graph", 0, 2, true))
+    learnt.textContent = words || "Learns from samples of your own graph."
+    root.dataset.training = running ? "running" : after ? "done" : "none"
+  }
+  const dark = () => {
+    const now = isDark(el)
+    root.classList.toggle("dark", now)
+    ramp.style.background = `linear-gradient(90deg, ${[-1, -0.5, 0, 0.5, 1].map((v) => rgb(diverging(v, now))).join(", ")})`
+    if (now !== night) { night = now; draw() }
+  }
+
+  // ------------------------------------------------------------------ events
+  slider.addEventListener("input", () => { pause(); cursor = Math.min(Number(slider.value), last()); follow = cursor === last(); draw() })
+  slider.addEventListener("change", () => move(Number(slider.value)))
+  const keys = (event) => {
+    const target = event.composedPath()[0]
+    if (!root.isConnected || !root.getClientRects().length || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
+    if (target instanceof HTMLElement && (target.matches("select, textarea, input:not([data-knob=layer])") || target.closest("[role=tab]") || (target.matches("button") && event.key === " "))) return
+    if (event.key === " ") timer ? pause() : play()
+    else if (event.key === "ArrowLeft") move(cursor - 1)
+    else if (event.key === "ArrowRight") move(cursor + 1)
+    else if (event.key === "Home") move(0)
+    else if (event.key === "End") move(Infinity)
+    else return
+    event.preventDefault()
+  }
+  document.addEventListener("keydown", keys)
+  model.on("data", () => {
+    const next = JSON.parse(model.data)
+    const switched = next.graph !== data.graph || (next.hand >= 0) !== (data.hand >= 0)
+    data = next
+    if (switched) { pause(); follow = true }
+    if (follow && !timer) cursor = last()
+    cursor = Math.min(cursor, last())
+    if (data.seq >= inFlight) inFlight = 0
+    draw()
+    if (!inFlight && waiting) tell(...waiting)
+  })
+  model.on("training", () => { training = JSON.parse(model.training || "{}"); drawTraining() })
+  model.on("layer", () => { const wanted = model.layer < 0 ? last() : Math.min(model.layer, last()); if (wanted !== cursor && !timer) { follow = model.layer < 0; cursor = wanted; draw() } })
+  const tellNotice = () => { notice.textContent = model.notice; notice.hidden = !model.notice }
+  model.on("notice", tellNotice)
+  model.on("remove", () => { pause(); document.removeEventListener("keydown", keys) })
+  watchTheme(dark)
+  cursor = follow ? last() : Math.min(Math.max(0, cursor), last())
+  draw(); dark(); tellNotice()
+  return root
+}
