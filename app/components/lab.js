@@ -29,10 +29,10 @@ export function render({model, el}) {
   const push = (label, attributes, action) => node("button", {type: "button", text: label, ...attributes, onclick: action})
   const graphs = limits.graphs.map(([key, label], i) => push(label, {"data-graph": key}, () => { follow = true; tell("graph", i) }))
   const presets = limits.presets.map((name, i) => push(name, {"data-preset": name}, () => tell("preset", i)))
-  function knob(name, label, low, high, step, show, change) {
-    const caption = node("span"), output = node("output"), input = node("input", {type: "range", min: low, max: high, step, "aria-label": label, "data-knob": name})
+  function knob(name, words, low, high, step, show, change) {
+    const caption = node("span"), output = node("output"), input = node("input", {type: "range", min: low, max: high, step, "aria-label": words, "data-knob": name})
     const row = node("label", {class: "knob"}, node("span", {class: "line"}, caption, output), input)
-    caption.textContent = label
+    caption.textContent = words
     let held = false
     input.addEventListener("input", () => { held = true; output.textContent = show(Number(input.value)); slide(...change(Number(input.value))) })
     input.addEventListener("change", () => { held = false; waiting = null; tell(...change(Number(input.value))) })
@@ -49,7 +49,7 @@ export function render({model, el}) {
     damping: knob("damping", "Damping d", 0, limits.damping, 0.05, (v) => fixed(v), (v) => ["damping", v]),
     layers: knob("layers", "Layers N", 1, limits.layers, 1, (v) => String(v), (v) => ["layers", v]),
   }
-  const forget = push("Forget what was seen", {"data-name": "forget"}, () => tell("forget"))
+  const forget = push("Forget evidence", {"data-name": "forget"}, () => tell("forget"))
   const train = push("", {"data-name": "train", class: "wide"}, () => tell(training.running ? "stop" : "train"))
   const bar = node("div", {class: "progress"}, node("i")), scores = node("table", {class: "scores"}), learnt = node("div", {class: "small"})
   const sides = [push("yours", {"data-show": 0}, () => tell("show", 0)), push("trained", {"data-show": 1}, () => tell("show", 1))]
@@ -70,7 +70,7 @@ export function render({model, el}) {
   const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
     node("span", {}, "square: seen"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
   const middle = node("div", {class: "middle"},
-    node("div", {class: "top"}, node("span", {class: "lead", text: "Click a variable: unknown → 1 → 0. Click an arrow: send that message."}), forget, badge),
+    node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unknown → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
     graph.root, legend,
     node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "One back (←)", () => move(cursor - 1), true),
       playButton, button("forward", "One on (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes)),
@@ -118,7 +118,7 @@ export function render({model, el}) {
     graphs.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.graph === data.graph)))
     knobs.strength.set(set.strength); knobs.temperature.set(set.temperature); knobs.damping.set(set.damping); knobs.layers.set(set.layers)
     const [i, j] = data.edges[data.edge]
-    knobs.coupling.set(set.couplings[data.edge], `Coupling ${names[i]} – ${names[j]}`); knobs.bias.set(set.biases[data.node], `Bias of ${names[data.node]}`)
+    knobs.coupling.set(set.couplings[data.edge], `Coupling ${label(names[i])} – ${label(names[j])}`); knobs.bias.set(set.biases[data.node], `Bias of ${label(names[data.node])}`)
     forget.disabled = data.evidence.every((each) => each < 0)
     slider.max = String(last()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `${hand ? "message" : "layer"} ${cursor} of ${last()}`)
     where.textContent = `${hand ? "sent" : "layer"} ${cursor} / ${last()}`

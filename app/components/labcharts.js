@@ -4,7 +4,7 @@ const CHART = 400 // units across each chart
 const text = (content, attributes) => { const made = svg("text", attributes); made.textContent = content; return made }
 
 function drawBars(body, data, cursor) {
-  const height = 172, top = 20, bottom = 24, left = 26, n = data.names.length, each = (CHART - left) / n, bar = Math.min(30, each * 0.4)
+  const height = 196, top = 20, bottom = 24, left = 26, n = data.names.length, each = (CHART - left) / n, bar = Math.min(30, each * 0.4)
   const y = (p) => height - bottom - p * (height - top - bottom), parts = []
   for (const p of [0, 0.5, 1]) parts.push(svg("line", {class: "axis", x1: left, x2: CHART, y1: y(p), y2: y(p)}), text(p === 0.5 ? "½" : p, {x: left - 6, y: y(p) + 4, "text-anchor": "end"}))
   data.names.forEach((name, i) => {
@@ -13,13 +13,13 @@ function drawBars(body, data, cursor) {
       svg("rect", {class: "exact", x: middle + 1, y: y(q), width: bar - 1, height: Math.max(0, y(0) - y(q)), "data-exact": i}),
       text(fixed(p), {class: "strong", x: middle - bar / 2, y: y(p) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
       text(fixed(q), {class: "strong", x: middle + bar / 2 + 1, y: y(q) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
-      text(name + (data.evidence[i] >= 0 ? ` = ${data.evidence[i]}` : ""), {class: "strong", x: middle, y: height - 7, "text-anchor": "middle"}))
+      text(label(name) + (data.evidence[i] >= 0 ? ` = ${data.evidence[i]}` : ""), {class: "strong", x: middle, y: height - 7, "text-anchor": "middle"}))
   })
   body.replaceChildren(svg("svg", {class: "chart bars", viewBox: `0 0 ${CHART} ${height}`, role: "img", "aria-label": "beliefs beside exact marginals"}, ...parts))
 }
 
 function drawResidual(body, data, cursor, move) {
-  const height = 128, top = 8, bottom = 22, left = 40, right = 8, low = -9, high = 2, total = data.hand >= 0 ? Math.max(data.sent.length, 10) : data.residual.length - 1
+  const height = 146, top = 8, bottom = 22, left = 40, right = 8, low = -9, high = 2, total = data.hand >= 0 ? Math.max(data.sent.length, 10) : data.residual.length - 1
   const x = (k) => left + k / total * (CHART - left - right)
   const y = (v) => top + (high - Math.max(low, Math.min(high, Math.log10(Math.max(v, 1e-12))))) / (high - low) * (height - top - bottom)
   const parts = []
@@ -40,7 +40,7 @@ function drawResidual(body, data, cursor, move) {
 }
 
 function drawTransfer(body, data, message) {
-  const height = 172, top = 6, bottom = 20, left = 28, right = 8, reach = 6, tall = 4, {x: xs, now, zero, one} = data.curves
+  const height = 192, top = 6, bottom = 20, left = 28, right = 8, reach = 6, tall = 4, {x: xs, now, zero, one} = data.curves
   const x = (v) => left + (Math.max(-reach, Math.min(reach, v)) + reach) / (2 * reach) * (CHART - left - right)
   const y = (v) => top + (tall - Math.max(-tall, Math.min(tall, v))) / (2 * tall) * (height - top - bottom)
   const curve = (values, name) => svg("polyline", {class: name, points: values.map((v, i) => `${x(xs[i]).toFixed(1)},${y(v).toFixed(1)}`).join(" ")})
@@ -71,14 +71,14 @@ function formula(body, data, message) {
   }
   const {d, k, came, hand, x, f, old} = message, [i, j] = data.edges[d >> 1], [from, to] = d % 2 ? [j, i] : [i, j], {temperature: T, damping} = data.set
   const name = data.names, w = data.couplings[d >> 1]
-  const m = (a, b) => { const made = node("i", {text: "m"}); made.append(node("sub", {text: `${name[a]}→${name[b]}`})); return made }
+  const m = (a, b) => { const made = node("i", {text: "m"}); made.append(node("sub", {text: `${label(name[a])}→${label(name[b])}`})); return made }
   const how = came ? (hand ? "sent by hand" : `in layer ${k + 1}`) : hand ? "if you send it now" : "in the next layer"
   const head = node("div", {class: "how"}, "Message ", sub(name[from]), " → ", sub(name[to]), ` ${how}`)
   const cavity = node("div", {}, node("span", {class: "step", text: "cavity"}), node("i", {text: "x"}), " = ")
   if (data.evidence[from] >= 0) cavity.append(`${fixed(x)}, because `, sub(name[from]), ` was seen to be ${data.evidence[from]}`)
   else {
     const others = data.edges.flatMap(([a, b], e) => [[2 * e, a, b], [2 * e + 1, b, a]]).filter(([, a, b]) => b === from && a !== to)
-    cavity.append(node("i", {text: "b"}), node("sub", {text: name[from]}))
+    cavity.append(node("i", {text: "b"}), node("sub", {text: label(name[from])}))
     for (const [, a, b] of others) cavity.append(" + ", m(a, b))
     cavity.append(` = ${[data.biases[from], ...others.map(([o]) => data.messages[k][o])].map((v, n) => n ? (v < 0 ? `− ${fixed(-v)}` : `+ ${fixed(v)}`) : fixed(v)).join(" ")} = `, node("b", {text: fixed(x)}))
   }

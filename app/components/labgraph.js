@@ -26,7 +26,8 @@ const readable = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#111"
 const fixed = (value, digits = 2) => Math.abs(value) >= 1000 ? (value > 0 ? "∞" : "−∞") : value.toFixed(digits).replace("-", "−").replace(/^−(0\.?0*)$/, "$1")
 const signed = (value, digits = 2) => (Number(value.toFixed(digits)) > 0 ? "+" : "") + fixed(value, digits)
 const STRONG = 4 // log-odds at which colour and width end
-const WIDTH = 640, HEIGHT = 430
+const WIDTH = 640, HEIGHT = 490
+const label = (name) => name[0] + "₀₁₂₃₄₅₆₇₈₉"[Number(name.slice(1))]
 
 function makeGraph(act) {
   const root = svg("svg", {class: "graph", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": "the graph"})
@@ -38,9 +39,10 @@ function makeGraph(act) {
   }
 
   function build(data) {
-    R = data.names.length > 6 ? 30 : 36
+    R = data.names.length > 6 ? 34 : 40
     const place = data.places.map(([x, y]) => [R + 16 + x * (WIDTH - 2 * R - 50), R + 8 + y * (HEIGHT - 2 * R - 24)])
     const lines = svg("g"), heads = svg("g"), marks = svg("g"), discs = svg("g")
+    const centre = [0, 1].map((k) => place.reduce((sum, each) => sum + each[k], 0) / place.length)
     nodes = []; arrows = []; pills = []
     data.edges.forEach(([i, j], e) => {
       const [a, b] = [place[i], place[j]], length = Math.hypot(b[0] - a[0], b[1] - a[1])
@@ -50,16 +52,16 @@ function makeGraph(act) {
         const normal = [-v[1], v[0]], off = 11
         const start = [from[0] + v[0] * (R + 8) + normal[0] * off, from[1] + v[1] * (R + 8) + normal[1] * off]
         const end = [to[0] - v[0] * (R + 8) + normal[0] * off, to[1] - v[1] * (R + 8) + normal[1] * off]
-        const shape = svg("polygon", {class: "arrow"}), label = svg("text", {class: "value"})
+        const shape = svg("polygon", {class: "arrow"}), number = svg("text", {class: "value"})
         const middle = [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2]
         const side = [middle[0] + normal[0] * 20, middle[1] + normal[1] * 15]
-        label.setAttribute("x", side[0]); label.setAttribute("y", side[1] + 5)
-        label.setAttribute("text-anchor", Math.abs(normal[0]) < 0.5 ? "middle" : normal[0] > 0 ? "start" : "end")
+        number.setAttribute("x", side[0]); number.setAttribute("y", side[1] + 5)
+        number.setAttribute("text-anchor", Math.abs(normal[0]) < 0.5 ? "middle" : normal[0] > 0 ? "start" : "end")
         const hit = svg("line", {class: "hit", x1: start[0], y1: start[1], x2: end[0], y2: end[1]})
         const title = svg("title")
-        const group = clickable({class: "message", "data-message": d}, () => act("send", d), title, hit, shape, label)
+        const group = clickable({class: "message", "data-message": d}, () => act("send", d), title, hit, shape, number)
         heads.append(group)
-        arrows.push({group, shape, label, title, start, end, v, normal, length: Math.hypot(end[0] - start[0], end[1] - start[1])})
+        arrows.push({group, shape, number, title, start, end, v, normal, length: Math.hypot(end[0] - start[0], end[1] - start[1])})
       }
       const at = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2], text = svg("text", {x: at[0], y: at[1] + 5, "text-anchor": "middle"})
       const pill = clickable({class: "pill", "data-edge": e}, () => act("select", 1, e),
@@ -70,7 +72,8 @@ function makeGraph(act) {
       const title = svg("title"), ring = svg("rect", {class: "ring", x: x - R, y: y - R, width: 2 * R, height: 2 * R})
       const disc = svg("rect", {class: "disc", x: x - R + 8, y: y - R + 8, width: 2 * R - 16, height: 2 * R - 16})
       const name = svg("text", {class: "name", x, y: y - 5, "text-anchor": "middle"}), value = svg("text", {class: "p", x, y: y + 15, "text-anchor": "middle"})
-      const bias = svg("text", {class: "bias", x: x + R * 0.78, y: y + R + 9, "text-anchor": "start"})
+      const away = [x - centre[0], y - centre[1]], side = Math.abs(away[0]) < 20 ? (Math.abs(away[1]) < 20 ? 1 : 0) : Math.sign(away[0]) // labels outside the graph
+      const bias = svg("text", {class: "bias", x: x + side * R * 0.72, y: away[1] < -20 ? y - R - (side ? 2 : 7) : y + R + (side ? 12 : 18), "text-anchor": ["end", "middle", "start"][side + 1]})
       const group = clickable({class: `node${i >= data.visible ? " hidden" : ""}`, "data-node": i}, () => act("node", i), title, ring, disc, name, value)
       bias.addEventListener("click", () => act("select", 0, i))
       discs.append(group, bias)
@@ -95,7 +98,7 @@ function makeGraph(act) {
       arrow.shape.setAttribute("points", polygon(arrow, m))
       arrow.shape.style.fill = rgb(diverging(m / STRONG * 1.2, isNight))
       arrow.group.classList.toggle("chosen", isChosen); arrow.group.classList.toggle("last", last)
-      arrow.label.textContent = crowded && !isChosen && !last ? "" : signed(m)
+      arrow.number.textContent = crowded && !isChosen && !last ? "" : signed(m)
       const words = `message from ${data.names[from]} to ${data.names[to]}: ${signed(m)}`
       arrow.title.textContent = `${words}. Click to send it now.`
       arrow.group.setAttribute("aria-label", `${words}; send it`)
@@ -114,7 +117,7 @@ function makeGraph(act) {
       ring.setAttribute("rx", known ? 9 : R); disc.setAttribute("rx", known ? 5 : R - 8)
       ring.style.fill = rgb(diverging(2 * q - 1, isNight)); disc.style.fill = rgb(fill)
       name.style.fill = value.style.fill = readable(fill)
-      name.textContent = data.names[i]; value.textContent = known ? `= ${seen}` : fixed(p)
+      name.textContent = label(data.names[i]); value.textContent = known ? `= ${seen}` : fixed(p)
       bias.textContent = data.biases[i] === 0 && chosen !== `n${i}` ? "" : `b ${signed(data.biases[i])}`
       group.classList.toggle("known", known); group.classList.toggle("chosen", chosen === `n${i}`)
       const state = known ? `seen to be ${seen}` : `belief ${fixed(p)}, exact ${fixed(q)}`

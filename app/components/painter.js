@@ -59,6 +59,12 @@ export function render({model, el}) {
     draw()
   }
 
+  let planned = null
+  function plan(action) { // one drawing per animation frame, however many events come
+    if (planned === null) requestAnimationFrame(() => { const wanted = planned; planned = null; wanted() })
+    if (planned !== draw) planned = action
+  }
+
   function draw() {
     const context = base.getContext("2d"), pixels = context.createImageData(W, H)
     for (let i = 0; i < N; i++) {
@@ -158,7 +164,7 @@ export function render({model, el}) {
     last = hover = place(event)
     if (tool === "rectangle") start = last
     else stamp(...last)
-    draw()
+    plan(draw)
   })
   stage.addEventListener("pointermove", (event) => {
     const events = before && event.getCoalescedEvents ? event.getCoalescedEvents() : []
@@ -166,7 +172,7 @@ export function render({model, el}) {
       hover = place(each)
       if (before && !start) { line(...last, ...hover, stamp); last = hover }
     }
-    if (before) draw(); else overlay()
+    plan(before ? draw : overlay)
   })
   const end = (event) => {
     if (!before) return
@@ -180,7 +186,7 @@ export function render({model, el}) {
   }
   stage.addEventListener("pointerup", end)
   stage.addEventListener("pointercancel", end)
-  stage.addEventListener("pointerleave", () => { if (!before) { hover = null; overlay() } })
+  stage.addEventListener("pointerleave", () => { if (!before) { hover = null; plan(overlay) } })
   stage.addEventListener("contextmenu", (event) => event.preventDefault())
   root.addEventListener("keydown", (event) => {
     const key = event.key.toLowerCase(), control = event.ctrlKey || event.metaKey
