@@ -8,11 +8,11 @@ function drawBars(body, data, cursor) {
   const y = (p) => height - bottom - p * (height - top - bottom), parts = []
   for (const p of [0, 0.5, 1]) parts.push(svg("line", {class: "axis", x1: left, x2: CHART, y1: y(p), y2: y(p)}), text(p === 0.5 ? "½" : p, {x: left - 6, y: y(p) + 4, "text-anchor": "end"}))
   data.names.forEach((name, i) => {
-    const middle = left + each * (i + 0.5), p = data.beliefs[cursor][i], q = data.exact[i], size = n > 6 ? 10 : 12
+    const middle = left + each * (i + 0.5), p = data.beliefs[cursor][i], q = data.exact[i], size = n > 6 ? 11 : 12, brief = (v) => n > 6 ? fixed(v).replace(/^0/, "") : fixed(v)
     parts.push(svg("rect", {class: "belief", x: middle - bar, y: y(p), width: bar - 1, height: Math.max(0, y(0) - y(p)), "data-belief": i}),
       svg("rect", {class: "exact", x: middle + 1, y: y(q), width: bar - 1, height: Math.max(0, y(0) - y(q)), "data-exact": i}),
-      text(fixed(p), {class: "strong", x: middle - bar / 2, y: y(p) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
-      text(fixed(q), {class: "strong", x: middle + bar / 2 + 1, y: y(q) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
+      text(brief(p), {class: "strong", x: middle - bar / 2, y: y(p) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
+      text(brief(q), {class: "strong", x: middle + bar / 2 + 1, y: y(q) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
       text(label(name) + (data.evidence[i] >= 0 ? ` = ${data.evidence[i]}` : ""), {class: "strong", x: middle, y: height - 7, "text-anchor": "middle"}))
   })
   body.replaceChildren(svg("svg", {class: "chart bars", viewBox: `0 0 ${CHART} ${height}`, role: "img", "aria-label": "beliefs beside exact marginals"}, ...parts))
@@ -63,24 +63,40 @@ function spoken(data, cursor) {
 }
 
 const sub = (name) => { const made = node("i"); made.append(name[0], node("sub", {text: name.slice(1)})); return made }
-function formula(body, data, message) {
+const sum = (values) => values.map((v, n) => n ? (v < 0 ? `− ${fixed(-v)}` : `+ ${fixed(v)}`) : fixed(v)).join(" ")
+const incoming = (data, i) => data.edges.flatMap(([a, b], e) => [[2 * e, a, b], [2 * e + 1, b, a]]).filter(([, , b]) => b === i)
+
+function beliefInNumbers(body, data, cursor, i) {
+  const name = data.names, others = incoming(data, i), row = (step, ...parts) => node("div", {}, node("span", {class: "step", text: step}), ...parts)
+  const head = node("div", {class: "how"}, "Belief of ", sub(name[i]), data.hand >= 0 ? ` after ${cursor} sent` : ` in layer ${cursor}`)
+  const exact = row("exact", `all 2`, node("sup", {text: name.length}), " states added up: ", node("b", {text: fixed(data.exact[i], 3)}))
+  if (data.evidence[i] >= 0) { body.replaceChildren(head, row("seen", sub(name[i]), ` = ${data.evidence[i]}: no doubt is left, and its messages are as strong as its couplings allow.`), node("div"), exact); return }
+  const terms = node("span", {}, node("i", {text: "b"}), node("sub", {text: short(name[i])}))
+  for (const [, a] of others) terms.append(" + ", node("i", {text: "m"}), node("sub", {text: `${short(name[a])}→${short(name[i])}`}))
+  const values = [data.biases[i], ...others.map(([d]) => data.messages[cursor][d])], total = values.reduce((a, b) => a + b)
+  body.replaceChildren(head, row("log-odds", terms, ` = ${sum(values)} = `, node("b", {text: fixed(total)})),
+    row("belief", `σ(${fixed(total)}) = 1 / (1 + e`, node("sup", {text: fixed(-total)}), ") = ", node("b", {text: fixed(data.beliefs[cursor][i], 3)})), exact)
+}
+
+function formula(body, data, message, cursor) {
+  if (data.selected[0] === "n") { beliefInNumbers(body, data, cursor, data.node); return }
   if (!message) {
-    body.replaceChildren(node("div", {class: "how", text: "Click an arrow to send that one message and to see its numbers here."}),
-      node("div", {text: "Click a variable to say what was seen; click a coupling to change it."}), node("div"), node("div"))
+    body.replaceChildren(node("div", {class: "how", text: "Set this coupling with its slider on the left."}),
+      node("div", {text: "Positive: the two want to be equal. Negative: they want to differ."}), node("div", {text: "Click an arrow to send that one message and to see its numbers here."}), node("div"))
     return
   }
   const {d, k, came, hand, x, f, old} = message, [i, j] = data.edges[d >> 1], [from, to] = d % 2 ? [j, i] : [i, j], {temperature: T, damping} = data.set
   const name = data.names, w = data.couplings[d >> 1]
-  const m = (a, b) => { const made = node("i", {text: "m"}); made.append(node("sub", {text: `${label(name[a])}→${label(name[b])}`})); return made }
+  const m = (a, b) => { const made = node("i", {text: "m"}); made.append(node("sub", {text: `${short(name[a])}→${short(name[b])}`})); return made }
   const how = came ? (hand ? "sent by hand" : `in layer ${k + 1}`) : hand ? "if you send it now" : "in the next layer"
   const head = node("div", {class: "how"}, "Message ", sub(name[from]), " → ", sub(name[to]), ` ${how}`)
   const cavity = node("div", {}, node("span", {class: "step", text: "cavity"}), node("i", {text: "x"}), " = ")
   if (data.evidence[from] >= 0) cavity.append(`${fixed(x)}, because `, sub(name[from]), ` was seen to be ${data.evidence[from]}`)
   else {
-    const others = data.edges.flatMap(([a, b], e) => [[2 * e, a, b], [2 * e + 1, b, a]]).filter(([, a, b]) => b === from && a !== to)
-    cavity.append(node("i", {text: "b"}), node("sub", {text: label(name[from])}))
+    const others = incoming(data, from).filter(([, a]) => a !== to)
+    cavity.append(node("i", {text: "b"}), node("sub", {text: short(name[from])}))
     for (const [, a, b] of others) cavity.append(" + ", m(a, b))
-    cavity.append(` = ${[data.biases[from], ...others.map(([o]) => data.messages[k][o])].map((v, n) => n ? (v < 0 ? `− ${fixed(-v)}` : `+ ${fixed(v)}`) : fixed(v)).join(" ")} = `, node("b", {text: fixed(x)}))
+    cavity.append(` = ${sum([data.biases[from], ...others.map(([o]) => data.messages[k][o])])} = `, node("b", {text: fixed(x)}))
   }
   const passed = node("div", {}, node("span", {class: "step", text: "transfer"}), node("i", {text: "f"}), node("sub", {text: "w"}), "(", node("i", {text: "x"}), "; ", node("i", {text: "T"}), ") with ",
     node("i", {text: "w"}), ` = ${fixed(w)}, `, node("i", {text: "T"}), ` = ${fixed(T)}: `, node("b", {text: fixed(f, 3)}))

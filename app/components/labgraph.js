@@ -28,6 +28,7 @@ const signed = (value, digits = 2) => (Number(value.toFixed(digits)) > 0 ? "+" :
 const STRONG = 4 // log-odds at which colour and width end
 const WIDTH = 640, HEIGHT = 490
 const label = (name) => name[0] + "₀₁₂₃₄₅₆₇₈₉"[Number(name.slice(1))]
+const short = (name) => name[0] === "x" ? name.slice(1) : name // as an index
 
 function makeGraph(act) {
   const root = svg("svg", {class: "graph", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": "the graph"})
@@ -53,7 +54,8 @@ function makeGraph(act) {
         const start = [from[0] + v[0] * (R + 8) + normal[0] * off, from[1] + v[1] * (R + 8) + normal[1] * off]
         const end = [to[0] - v[0] * (R + 8) + normal[0] * off, to[1] - v[1] * (R + 8) + normal[1] * off]
         const shape = svg("polygon", {class: "arrow"}), number = svg("text", {class: "value"})
-        const middle = [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2]
+        const far = length < 260 ? 0.66 : 0.5 // beside the head, where short edges leave each other room
+        const middle = [start[0] + far * (end[0] - start[0]), start[1] + far * (end[1] - start[1])]
         const side = [middle[0] + normal[0] * 20, middle[1] + normal[1] * 15]
         number.setAttribute("x", side[0]); number.setAttribute("y", side[1] + 5)
         number.setAttribute("text-anchor", Math.abs(normal[0]) < 0.5 ? "middle" : normal[0] > 0 ? "start" : "end")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 MAX_COUPLING, MAX_BIAS, MAX_STRENGTH, MAX_DAMPING = 3.0, 3.0, 2.0, 0.9
-MIN_LAYERS, MAX_LAYERS = 1, 60
+MIN_LAYERS, MAX_LAYERS = 1, 100
 MAX_SENT = 200
 """Messages sent by hand that are remembered."""
 MAX_TRAINED = 30.0
@@ -190,7 +190,7 @@ def preset(key: str, name: str, seed: int = 0) -> Lab:
 
 def default() -> Lab:
     """What the page opens with: a loop that cannot be satisfied, where belief propagation converges to wrong marginals."""
-    return replace(preset("loop", "frustrated"), couplings=(1.7, 1.7, 1.7, -1.7), biases=(1.7, 0.0, 0.0, 0.0))
+    return replace(preset("loop", "frustrated"), couplings=(2.0, 2.0, 2.0, -2.0), biases=(2.0, 0.0, 0.0, 0.0), layers=40)
 
 
 # ---------------------------------------------------------------------- as text

@@ -18,7 +18,7 @@ from qtcore import Query, exact, fit
 from qtcore.learn.query_training import Progress
 
 N_SAMPLES, N_QUERIES = 4000, 400
-BATCH, RATE, AVERAGING = 500, 0.05, 0.95
+BATCH, RATE, AVERAGING = 500, 0.1, 0.9
 SEED = 1
 
 

@@ -24,7 +24,8 @@ from qtcore.learn.query_training import Progress
 log = logging.getLogger(__name__)
 
 SECONDS = 4
-MAX_STEPS = 600
+MIN_STEPS, MAX_STEPS = 25, 600
+"""A busy machine may take up to three times as long for the fewest steps that help."""
 LIMITS = {
     "graphs": [(graph.key, graph.label) for graph in GRAPHS.values()],
     "presets": list(PRESETS),
@@ -58,8 +59,8 @@ def applied(lab: Lab, action: str, numbers: list[float], seed: int = 0) -> Lab |
     elif not isolated:
         return None
     elif action == "graph" and 0 <= whole[0] < len(GRAPHS):
-        options = {"temperature": lab.temperature, "damping": lab.damping, "layers": lab.layers}
-        changed = replace(graphs.preset(list(GRAPHS)[whole[0]], "frustrated"), **options)  # type: ignore[arg-type]
+        fresh = graphs.preset(list(GRAPHS)[whole[0]], "frustrated")
+        changed = replace(fresh, temperature=lab.temperature, damping=lab.damping)
     elif action == "preset" and 0 <= whole[0] < len(PRESETS):
         fresh = graphs.preset(lab.key, PRESETS[whole[0]], seed)
         changed = lab.changed(couplings=fresh.couplings, biases=fresh.biases)
@@ -194,7 +195,8 @@ class LabPage:
         begun: list[float] = []  # it may have to wait for others
 
         def enough(progress: Progress) -> bool:
-            return stop.is_set() or time.monotonic() - begun[0] > SECONDS
+            passed = time.monotonic() - begun[0]
+            return stop.is_set() or passed > (SECONDS if progress.step >= MIN_STEPS else 3 * SECONDS)
 
         def work() -> Lab:
             begun.append(time.monotonic())

@@ -1,0 +1,244 @@
+"""The LBP lab in a browser."""
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from app.lab.graphs import Lab, decode, default
+
+from .helpers import state, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+ALONG = """(line, t) => {
+  const m = line.getScreenCTM(), at = (a, b) => a + t * (b - a)
+  const x = at(line.x1.baseVal.value, line.x2.baseVal.value), y = at(line.y1.baseVal.value, line.y2.baseVal.value)
+  return [m.a * x + m.e, m.d * y + m.f]
+}"""
+
+
+def open_lab(page: "Page", url: str, query: str = "?page=lab") -> "Locator":
+    page.goto(f"{url}app{query}")
+    lab = page.locator(".qt.lab")
+    lab.wait_for()
+    page.wait_for_timeout(700)  # until the connection stands
+    return lab
+
+
+def number(lab: "Locator", name: str) -> int:
+    return int(lab.get_attribute(f"data-{name}") or 0)
+
+
+def shared(page: "Page") -> Lab:
+    return decode(state(page).graph) or default()
+
+
+def bars(page: "Page", kind: str = "belief") -> list[float]:
+    return [float(bar.get_attribute("height") or 0) for bar in page.locator(f"[data-{kind}][class={kind}]").all()]
+
+
+def click_arrow(page: "Page", message: int) -> None:
+    """Near its head: the middle belongs to the coupling."""
+    x, y = page.locator(f"[data-message='{message}'] .hit").evaluate(ALONG, 0.8)
+    page.mouse.click(x, y)
+
+
+def set_knob(page: "Page", name: str, value: float) -> None:
+    page.locator(f"[data-knob={name}]").evaluate(
+        "(i, v) => { i.value = v; i.dispatchEvent(new Event('input')); i.dispatchEvent(new Event('change')) }", str(value)
+    )
+
+
+def test_opens_with_a_result(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    assert (number(lab, "layer"), number(lab, "last")) == (40, 40)
+    assert page.locator(".badge").inner_text() == "✓ converged"
+    believed, true = bars(page), bars(page, "exact")
+    assert len(believed) == len(true) == 4
+    assert true[0] - believed[0] > 10  # belief propagation is wrong here
+    assert "cavity" in page.locator(".formula").inner_text()
+    assert page.get_by_text("Why query training helps").is_visible()
+
+
+def test_clicking_a_variable_is_evidence(page: "Page", app_url: str) -> None:
+    open_lab(page, app_url)
+    third = page.locator("[data-node='2']")
+    before = bars(page), bars(page, "exact")
+    for value in (1, 0, -1):
+        third.click()
+        wait_until(page, lambda value=value: third.get_attribute("data-evidence") == str(value), f"evidence {value}")
+        wait_until(page, lambda value=value: shared(page).evidence[2] == value, "the address")
+        changed = bars(page), bars(page, "exact")
+        assert (changed == before) == (value == -1)
+    assert "Belief of" in page.locator(".formula").inner_text()
+    third.focus()
+    page.keyboard.press("Enter")
+    wait_until(page, lambda: third.get_attribute("data-evidence") == "1")
+    page.get_by_role("button", name="Forget evidence").click()
+    wait_until(page, lambda: third.get_attribute("data-evidence") == "-1")
+
+
+def test_clicking_an_arrow_sends_one_message(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    page.locator("[data-name=first]").click()
+    wait_until(page, lambda: number(lab, "layer") == 0)
+    values = lambda: [float(each.get_attribute("data-value") or 0) for each in page.locator(".message").all()]  # noqa: E731
+    assert set(values()) == {0.0}
+    click_arrow(page, 0)
+    wait_until(page, lambda: lab.get_attribute("data-mode") == "hand" and number(lab, "layer") == 1)
+    sent = values()
+    assert sent[0] > 0.5
+    assert set(sent[1:]) == {0.0}
+    assert "sent by hand" in page.locator(".formula").inner_text()
+    click_arrow(page, 2)
+    wait_until(page, lambda: number(lab, "last") == 2)
+    assert [each != 0 for each in values()] == [True, False, True] + [False] * 5
+    page.keyboard.press("ArrowLeft")
+    wait_until(page, lambda: number(lab, "layer") == 1)
+    assert values() == sent
+    page.locator("[data-mode=parallel]").click()
+    wait_until(page, lambda: lab.get_attribute("data-mode") == "parallel" and number(lab, "layer") == 40)
+
+
+def test_slider_play_and_keys_move_the_layer(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    set_knob(page, "layer", 3)
+    wait_until(page, lambda: number(lab, "layer") == 3)
+    assert page.locator(".badge").inner_text() == "… not yet"
+    wait_until(page, lambda: state(page).layer == "3", "the address")
+    page.keyboard.press("ArrowRight")
+    wait_until(page, lambda: number(lab, "layer") == 4)
+    page.keyboard.press("Home")
+    wait_until(page, lambda: number(lab, "layer") == 0)
+    page.keyboard.press(" ")
+    wait_until(page, lambda: number(lab, "layer") >= 2, "play to move")
+    page.keyboard.press(" ")
+    page.wait_for_timeout(100)
+    stopped = number(lab, "layer")
+    page.wait_for_timeout(700)
+    assert number(lab, "layer") == stopped
+    page.locator("[data-name=last]").click()
+    wait_until(page, lambda: number(lab, "layer") == 40)
+
+
+def test_reduced_motion_steps_instead_of_playing(page: "Page", app_url: str) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    lab = open_lab(page, app_url)
+    page.keyboard.press("Home")
+    page.keyboard.press(" ")
+    wait_until(page, lambda: number(lab, "layer") == 1)
+    page.wait_for_timeout(700)
+    assert number(lab, "layer") == 1
+
+
+def test_sliders(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    curve = page.locator("svg.transfer .curve:not(.zero):not(.one)")
+    before = curve.get_attribute("points")
+    set_knob(page, "temperature", 0)
+    wait_until(page, lambda: shared(page).temperature == 0 and curve.get_attribute("points") != before)
+    assert curve.get_attribute("points") == page.locator("svg.transfer .curve.zero").get_attribute("points")
+    page.locator("[data-edge='2']").click()
+    wait_until(page, lambda: shared(page).selected == "e2")
+    set_knob(page, "coupling", -0.5)
+    wait_until(page, lambda: page.locator("[data-edge='2']").inner_text().endswith("−0.50"))
+    assert shared(page).couplings == (2.0, 2.0, -0.5, -2.0)
+    set_knob(page, "layers", 12)
+    wait_until(page, lambda: number(lab, "last") == 12)
+    page.locator("[data-preset=ferromagnetic]").click()
+    wait_until(page, lambda: set(shared(page).couplings) == {1.5})
+
+
+@pytest.mark.parametrize("key", ["chain", "tree", "grid", "complete", "rbm"])
+def test_every_graph(page: "Page", app_url: str, key: str) -> None:
+    lab = open_lab(page, app_url)
+    page.locator(f"[data-graph={key}]").click()
+    wait_until(page, lambda: lab.get_attribute("data-graph") == key)
+    words = {"chain": "✓ converged", "tree": "✓ converged", "complete": "∿ oscillating, period 2"}
+    assert page.locator(".badge").inner_text() == words.get(key, "… not yet")
+    assert len(bars(page)) == page.locator(".node").count()
+
+
+def test_training_shows_both_numbers(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    page.locator("[data-graph=complete]").click()
+    wait_until(page, lambda: lab.get_attribute("data-graph") == "complete")
+    set_knob(page, "layers", 10)
+    wait_until(page, lambda: number(lab, "last") == 10)
+    page.locator("[data-name=train]").click()
+    wait_until(page, lambda: lab.get_attribute("data-training") == "running")
+    wait_until(page, lambda: lab.get_attribute("data-training") == "done", "the training", 60)
+    score = lambda name: float(page.locator(f"[data-score={name}]").inner_text().split()[0].replace("−", "-"))  # noqa: E731
+    assert score("after-1") < score("before-1")  # better answers
+    assert score("after-2") < score("before-2")
+    assert score("after-0") < score("before-0")  # a worse model
+    assert lab.get_attribute("data-shown") == "1"
+    trained = page.locator("[data-edge='0']").inner_text()
+    page.locator("[data-show='0']").click()
+    wait_until(page, lambda: lab.get_attribute("data-shown") == "0")
+    assert page.locator("[data-edge='0']").inner_text() != trained
+    address = page.url
+    page.goto("about:blank")
+    open_lab(page, "", address)  # the trained parameters are in the link
+    page.locator("[data-show='1']").click()
+    wait_until(page, lambda: page.locator("[data-edge='0']").inner_text() == trained)
+
+
+def test_a_change_stops_the_training(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    page.locator("[data-name=train]").click()
+    wait_until(page, lambda: lab.get_attribute("data-training") == "running")
+    set_knob(page, "bias", 0.5)
+    wait_until(page, lambda: lab.get_attribute("data-training") == "none")
+    assert shared(page).trained == ()
+
+
+def test_the_address_reopens_the_same_lab(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    page.locator("[data-graph=rbm]").click()
+    wait_until(page, lambda: lab.get_attribute("data-graph") == "rbm")
+    page.locator("[data-node='1']").click()
+    wait_until(page, lambda: shared(page).evidence[1] == 1)
+    page.locator("[data-name=first]").click()
+    page.locator("[data-name=forward]").click()
+    wait_until(page, lambda: state(page).layer == "1")
+    click_arrow(page, 4)
+    wait_until(page, lambda: shared(page).sent == (4,))
+    before, address, words = bars(page), page.url, page.locator(".formula").inner_text()
+    page.goto("about:blank")
+    lab = open_lab(page, "", address)
+    assert lab.get_attribute("data-graph") == "rbm"
+    assert lab.get_attribute("data-mode") == "hand"
+    assert bars(page) == before
+    assert page.locator(".formula").inner_text() == words
+    assert page.url == address
+
+
+def test_dark_and_nothing_moves(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    places = lambda: json.dumps(  # noqa: E731
+        [page.locator(each).first.bounding_box() for each in (".graph", ".badge", ".formula", ".bars", ".transfer", ".scores")]
+    )
+    before = places()
+    page.locator("[data-node='1']").click()
+    wait_until(page, lambda: shared(page).evidence[1] == 1)
+    for key in ("complete", "tree", "grid", "rbm", "chain"):
+        page.locator(f"[data-graph={key}]").click()
+        wait_until(page, lambda key=key: lab.get_attribute("data-graph") == key)
+        assert places() == before
+    page.get_by_role("button", name="theme").click()
+    page.locator(".qt.lab.dark").wait_for()
+    assert places() == before
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_fits_the_window(page: "Page", app_url: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": width * 5 // 8})
+    open_lab(page, app_url)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = [page.locator(f".qt.lab > .{side}").bounding_box() for side in ("left", "middle", "right")]
+    ends = [(box["x"], box["x"] + box["width"]) for box in boxes if box]
+    assert ends[0][1] <= ends[1][0] < ends[1][1] <= ends[2][0] < ends[2][1] <= width
+    assert all(box["y"] + box["height"] <= width * 5 // 8 for box in boxes if box)  # all of it without scrolling
