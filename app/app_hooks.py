@@ -1,8 +1,10 @@
 """What the server calls when it starts and when sessions come and go."""
 
 import logging
+from typing import Any
 
 from bokeh.application.application import ServerContext, SessionContext
+from bokeh.server.connection import ServerConnection
 from tornado.websocket import WebSocketClosedError
 
 from app import sessions
@@ -13,8 +15,25 @@ def goodbye(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], WebSocketClosedError))
 
 
+def without_content(record: logging.LogRecord) -> bool:
+    """Bokeh logs a message that it cannot handle with all it holds; what a stranger sends stays out of our log."""
+    if isinstance(record.args, tuple) and len(record.args) == 2:
+        record.msg, record.args = "a message could not be handled: %s", (type(record.args[1]).__name__,)
+        record.exc_info = None
+    return True
+
+
+def plain_error(connection: ServerConnection, message: Any, text: str) -> Any:
+    """What a browser hears about its message that failed: Bokeh would add the traceback, with paths of this machine."""
+    reply = connection.protocol.create("ERROR", message.header["msgid"], "the server could not handle this message")
+    reply.content["traceback"] = None
+    return reply
+
+
 def on_server_loaded(server_context: ServerContext) -> None:
     logging.getLogger("asyncio").addFilter(goodbye)
+    logging.getLogger("bokeh.server.protocol_handler").addFilter(without_content)
+    ServerConnection.error = plain_error  # type: ignore[method-assign]
 
 
 def on_session_created(session_context: SessionContext) -> None:

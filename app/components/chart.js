@@ -66,7 +66,7 @@ function plot(body, series, options) {
     let x = left
     for (const each of series) {
       svg.append(shape("rect", {x, y: 4, width: 9, height: 9, style: `fill:${each.colour}`}), shape("text", {x: x + 12, y: 12}, each.label))
-      x += 22 + each.label.length * 5.6
+      x += 18 + each.label.length * 6.4
     }
   }
   const drag = (event) => {

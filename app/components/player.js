@@ -90,6 +90,7 @@ export function render({model, el}) {
         const base = node("canvas", {width: data.width, height: data.height, "data-map": view.channel, "data-run": r}), mark = node("canvas", {class: "mark"})
         const picture = node("div", {class: "picture"}, base, mark)
         const heading = node("h3", {text: view.title})
+        if (view.note && data.runs.length === 1) heading.append(node("small", {text: ` · ${view.note}`}))
         if (data.runs.length > 1) heading.append(node("small", {text: ` · ${run.label}`}))
         heading.title = heading.textContent
         const figure = node("figure", {}, heading, picture, legend(view))
@@ -131,9 +132,8 @@ export function render({model, el}) {
     for (let i = 0; i < 256; i++) pixels.data.set([table[3 * i], table[3 * i + 1], table[3 * i + 2], 255], 4 * i)
     context.putImageData(pixels, 0, 0)
     const channel = data.channels[data.index[view.channel]]
-    const ends = view.map === "clones" ? ["→", "↓", "side of the inside", "↑", "→"].map((text, i) => [text, i])
-      : [[pretty(channel.low).replace(/\.0+$/, ""), 0], [view.unit, 1], [pretty(channel.high).replace(/\.0+$/, ""), 2]]
-    const labels = view.map === "clones" ? ["→", "↓", "← side of the inside", "↑", "→"] : ends.map(([text]) => text)
+    const short = (number) => pretty(number).replace(/\.0+$/, "")
+    const labels = view.map === "clones" ? ["→", "↓", "←", "↑", "→"] : [short(channel.low), view.unit, short(channel.high)]
     box.append(bar, node("div", {class: "ends"}, ...labels.map((text) => node("span", {text}))))
     return box
   }
@@ -216,11 +216,12 @@ export function render({model, el}) {
   function inspect({heading, body}) {
     if (!inside(pixel)) { heading.textContent = "One pixel"; nothing(body, "Click a pixel in a map."); return }
     const i = pixel[0] * data.width + pixel[1], truth = truthAt(i), all = (run, name) => Array.from({length: run.count}, (_, k) => value(run, k, name, i))
-    heading.textContent = `Pixel (row ${pixel[0]}, column ${pixel[1]})`
+    heading.title = `The marginal of the pixel in row ${pixel[0]}, column ${pixel[1]} after each layer`
+    const known = truth === null ? "" : ` · truth ${model.inspector === "labels" ? ["CONTOUR", "OUT", "IN"][truth] : pretty(truth)}`
+    heading.replaceChildren(`Pixel (${pixel[0]}, ${pixel[1]})`, node("small", {text: known}))
     if (model.inspector === "labels") {
       const run = data.runs[0], c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
-      const names = ["contour", "out", "in"], series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) =>
-        ({label: key.toUpperCase() + (truth !== null && names[truth] === key ? " (truth)" : ""), colour: LABEL_LINES[key], values}))
+      const series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) => ({label: key.toUpperCase(), colour: LABEL_LINES[key], values}))
       plot(body, series, {low: 0, high: 1, total: total(), cursor, width: chartWidth, names: true, move})
       return
     }

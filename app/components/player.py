@@ -33,7 +33,7 @@ BERNOULLI_VIEWS = [
 GRID_VIEWS = [
     {"title": "Segmentation", "channel": "contour", "map": "labels", "unit": ""},
     {"title": "Entropy", "channel": "entropy", "map": "uncertainty", "unit": "bits"},
-    {"title": "Winning clone", "channel": "clone", "map": "clones", "unit": ""},
+    {"title": "Winning clone", "note": "colour: where IN lies", "channel": "clone", "map": "clones", "unit": ""},
 ]
 RESIDUAL = {"title": "Residual", "curve": "residual", "log": True, "explain": "Largest change of a message in each layer"}
 _NCE = "NCE: −log2 of the marginal at the truth, mean over "

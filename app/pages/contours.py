@@ -287,7 +287,8 @@ def explanation() -> list[Viewable]:
             "What happens in a layer",
             r"Every pixel sends to each of its 8 neighbours what it believes without that neighbour: "
             r"$m_{ij}(t) = \log \sum_s \exp\big(\theta_{ij}(s,t) + u_i(s) + \sum_{k \neq j} m_{ki}(s)\big)$. "
-            r"Information moves by one pixel per layer, so 15 layers join what is up to 15 pixels apart.",
+            r"Information moves by one pixel per layer. Training asked for the right answer after exactly 15 layers: before "
+            r"and after, the beliefs may swing.",
         ),
         card(
             "Clones",

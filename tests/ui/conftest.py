@@ -78,22 +78,14 @@ def app_url() -> Iterator[str]:
     assert not re.search(r"^(Traceback|\S*Error\b)|\bERROR\b", said, re.MULTILINE), f"the server complained:\n{said}"
 
 
-def serve(port: int, log: IO[bytes], settings: dict[str, str]) -> "subprocess.Popen[bytes]":
+def serve(
+    port: int, log: IO[bytes], settings: dict[str, str], options: dict[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """`make app` without make: shipped models and pictures only, whatever data this machine has."""
     limits = re.search(r"^LIMITS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert limits is not None
-    command = [
-        sys.executable,
-        "-m",
-        "panel",
-        "serve",
-        "app/",
-        "--address",
-        "localhost",
-        "--port",
-        str(port),
-        *limits[1].split(),
-    ]
+    command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", str(port)]
+    command += [*limits[1].split(), *(part for option in (options or {}).items() for part in option)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
     environment |= {"OMP_NUM_THREADS": "1", **settings}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)

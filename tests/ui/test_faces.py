@@ -173,7 +173,7 @@ def test_a_click_shows_the_marginal_of_a_pixel(page: "Page", app_url: str) -> No
     box = page.locator(".qt.player .picture").first.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 3.5 / 20 * box["width"], box["y"] + 12.5 / 28 * box["height"])
-    page.get_by_role("heading", name="Pixel (row 12, column 3)").wait_for()
+    page.get_by_role("heading", name="Pixel (12, 3)").wait_for()
     assert "truth" in (page.locator(".qt.player .readout").text_content() or "")
     wait_until(page, lambda: state(page).pixel == "12-3")
 
