@@ -33,7 +33,7 @@ def plain_error(connection: ServerConnection, message: Any, text: str) -> Any:
 def on_server_loaded(server_context: ServerContext) -> None:
     logging.getLogger("asyncio").addFilter(goodbye)
     logging.getLogger("bokeh.server.protocol_handler").addFilter(without_content)
-    ServerConnection.error = plain_error  # type: ignore[method-assign]
+    ServerConnection.error = plain_error  # type: ignore[assignment,method-assign]
 
 
 def on_session_created(session_context: SessionContext) -> None:

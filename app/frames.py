@@ -19,7 +19,7 @@ from torch import Tensor
 
 from qtcore.metrics import BITS, iou
 from qtcore.models.base import Layer, Model
-from qtcore.models.grid import DIRECTIONS, LABELS, GridMRF
+from qtcore.models.grid import LABELS, GridMRF
 
 CONTOUR, OUT, IN = range(len(LABELS))
 MAX_ENTROPY = math.log2(len(LABELS))
@@ -235,16 +235,3 @@ class GridEncoder:
             scalars["nce"] = float(-right.log().mean()) * BITS
             scalars["iou"] = float(iou(self.truth[None], p[None, ..., OUT])[0])
         return channels, scalars
-
-
-def clone_sides(model: GridMRF) -> list[float]:
-    """For each contour clone, the direction in which its potentials expect the inside, in degrees (0 right, 90 down)."""
-    n_clones = model.clones[CONTOUR]
-    outside, inside = n_clones, n_clones + model.clones[OUT]
-    total = torch.zeros(n_clones, 2)
-    for d, (down, right, kind) in enumerate(DIRECTIONS):  # a message *from* the neighbour at (down, right)
-        table = model.potentials[kind].detach().float().cpu()
-        table = table.T if d % 2 else table  # index 0: that neighbour, index 1: the pixel itself
-        preference = (table[inside, :n_clones] - table[outside, :n_clones]) / math.hypot(down, right)
-        total += preference[:, None] * torch.tensor([float(right), float(down)])
-    return [round(math.degrees(math.atan2(y, x)) % 360, 1) for x, y in total.tolist()]

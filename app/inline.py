@@ -11,9 +11,10 @@ from torch.distributions import Normal
 
 import qtcore
 from app import engine
+from app.clones import clone_colours
 from app.components import Painter, Player
 from app.components.player import BERNOULLI_VIEWS, GAUSSIAN_VIEWS, GRID_VIEWS, IOU, NCE_ALL, NCE_HIDDEN, RESIDUAL
-from app.frames import BernoulliEncoder, Encoder, GaussianEncoder, GridEncoder, Header, clone_sides
+from app.frames import BernoulliEncoder, Encoder, GaussianEncoder, GridEncoder, Header
 from qtcore.errors import InputError
 from qtcore.models.base import Model
 from qtcore.models.grid import GridMRF
@@ -97,7 +98,10 @@ class Inline:
         if isinstance(self.model, GridMRF):
             grid = GridEncoder(self.model, self.truth)
             encoder, truth = grid, grid.truth_bytes()
-            extra = {"sides": clone_sides(self.model), "without": {"nce": "No truth was given.", "iou": "No truth was given."}}
+            extra = {
+                "clones": clone_colours(self.model) if self.shape == (30, 30) else [],
+                "without": {"nce": "No truth was given.", "iou": "No truth was given."},
+            }
         else:
             kind = GaussianEncoder if self.gaussian else BernoulliEncoder
             pixels = kind(self.model, self.values, weights == 0)

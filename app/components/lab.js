@@ -130,7 +130,7 @@ export function render({model, el}) {
     const off = data.exact.map((q, n) => Math.abs(q - data.beliefs[cursor][n])).filter((_, n) => data.evidence[n] < 0)
     const mean = off.length ? off.reduce((a, b) => a + b) / off.length : 0
     barsHead.replaceChildren(key("belief", data.shown ? "belief (trained)" : "belief"), key("exact", data.shown ? "exact, your graph" : "exact"), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
-    residualHead.replaceChildren(hand ? "Largest change still due" : "Residual: largest change of a message", node("small", {class: "end", text: data.residual[cursor] ? data.residual[cursor].toExponential(1).replace("-", "−") : "–"}))
+    residualHead.replaceChildren(hand ? "Largest change still due" : "Residual: largest change of a message", node("small", {class: "end", text: data.residual[cursor] ? data.residual[cursor].toExponential(1).replace("-", "−") : "0"}))
     curveHead.replaceChildren("Transfer f", node("sub", {text: "w"}), `(x; T), w = ${fixed(data.couplings[data.edge])}`, node("small", {class: "end"}, key("line", `T = ${fixed(set.temperature)}`), key("line zero", "0"), key("line one", "1")))
     drawBars(bars, data, cursor); drawResidual(residual, data, cursor, move); drawTransfer(curve, data, message); formula(explain, data, message, cursor)
     Object.assign(root.dataset, {layer: cursor, last: last(), seq: data.seq, graph: data.graph, mode: hand ? "hand" : "parallel", shown: data.shown})

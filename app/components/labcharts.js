@@ -8,7 +8,7 @@ function drawBars(body, data, cursor) {
   const y = (p) => height - bottom - p * (height - top - bottom), parts = []
   for (const p of [0, 0.5, 1]) parts.push(svg("line", {class: "axis", x1: left, x2: CHART, y1: y(p), y2: y(p)}), text(p === 0.5 ? "½" : p, {x: left - 6, y: y(p) + 4, "text-anchor": "end"}))
   data.names.forEach((name, i) => {
-    const middle = left + each * (i + 0.5), p = data.beliefs[cursor][i], q = data.exact[i], size = n > 6 ? 11 : 12, brief = (v) => n > 6 ? fixed(v).replace(/^0/, "") : fixed(v)
+    const middle = left + each * (i + 0.5), p = data.beliefs[cursor][i], q = data.exact[i], size = n > 6 ? 11 : 12, brief = (v) => n > 6 ? fixed(v).replace(/^0(?=.)|\.00$/g, "") : fixed(v)
     parts.push(svg("rect", {class: "belief", x: middle - bar, y: y(p), width: bar - 1, height: Math.max(0, y(0) - y(p)), "data-belief": i}),
       svg("rect", {class: "exact", x: middle + 1, y: y(q), width: bar - 1, height: Math.max(0, y(0) - y(q)), "data-exact": i}),
       text(brief(p), {class: "strong", x: middle - bar / 2, y: y(p) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
@@ -70,9 +70,10 @@ function beliefInNumbers(body, data, cursor, i) {
   const name = data.names, others = incoming(data, i), row = (step, ...parts) => node("div", {}, node("span", {class: "step", text: step}), ...parts)
   const head = node("div", {class: "how"}, "Belief of ", sub(name[i]), data.hand >= 0 ? ` after ${cursor} sent` : ` in layer ${cursor}`)
   const exact = row("exact", `all 2`, node("sup", {text: name.length}), " states added up: ", node("b", {text: fixed(data.exact[i], 3)}))
-  if (data.evidence[i] >= 0) { body.replaceChildren(head, row("seen", sub(name[i]), ` = ${data.evidence[i]}: no doubt is left, and its messages are as strong as its couplings allow.`), node("div"), exact); return }
+  if (data.evidence[i] >= 0) { body.replaceChildren(head, row("seen", sub(name[i]), ` = ${data.evidence[i]}, so that there is nothing left to ask`), node("div"), exact); return }
   const terms = node("span", {}, node("i", {text: "b"}), node("sub", {text: short(name[i])}))
-  for (const [, a] of others) terms.append(" + ", node("i", {text: "m"}), node("sub", {text: `${short(name[a])}→${short(name[i])}`}))
+  if (others.length > 3) terms.append(" + Σ", node("sub", {text: "k"}), " ", node("i", {text: "m"}), node("sub", {text: `k→${short(name[i])}`}))
+  else for (const [, a] of others) terms.append(" + ", node("i", {text: "m"}), node("sub", {text: `${short(name[a])}→${short(name[i])}`}))
   const values = [data.biases[i], ...others.map(([d]) => data.messages[cursor][d])], total = values.reduce((a, b) => a + b)
   body.replaceChildren(head, row("log-odds", terms, ` = ${sum(values)} = `, node("b", {text: fixed(total)})),
     row("belief", `σ(${fixed(total)}) = 1 / (1 + e`, node("sup", {text: fixed(-total)}), ") = ", node("b", {text: fixed(data.beliefs[cursor][i], 3)})), exact)

@@ -54,7 +54,8 @@ function makeGraph(act) {
         const start = [from[0] + v[0] * (R + 8) + normal[0] * off, from[1] + v[1] * (R + 8) + normal[1] * off]
         const end = [to[0] - v[0] * (R + 8) + normal[0] * off, to[1] - v[1] * (R + 8) + normal[1] * off]
         const shape = svg("polygon", {class: "arrow"}), number = svg("text", {class: "value"})
-        const far = length < 260 ? 0.66 : 0.5 // beside the head, where short edges leave each other room
+        const apart = (p) => Math.hypot(p[0] - centre[0], p[1] - centre[1])
+        const far = length > 260 ? 0.5 : apart(end) > apart(start) ? 0.7 : 0.3 // outside, where short edges leave each other room
         const middle = [start[0] + far * (end[0] - start[0]), start[1] + far * (end[1] - start[1])]
         const side = [middle[0] + normal[0] * 20, middle[1] + normal[1] * 15]
         number.setAttribute("x", side[0]); number.setAttribute("y", side[1] + 5)
@@ -65,7 +66,8 @@ function makeGraph(act) {
         heads.append(group)
         arrows.push({group, shape, number, title, start, end, v, normal, length: Math.hypot(end[0] - start[0], end[1] - start[1])})
       }
-      const at = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2], text = svg("text", {x: at[0], y: at[1] + 5, "text-anchor": "middle"})
+      const share = data.visible < data.names.length ? 0.26 : 0.5 // near the visible ones, or those of an RBM would hide each other
+      const at = [a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1])], text = svg("text", {x: at[0], y: at[1] + 5, "text-anchor": "middle"})
       const pill = clickable({class: "pill", "data-edge": e}, () => act("select", 1, e),
         svg("title"), svg("rect", {x: at[0] - 23, y: at[1] - 11, width: 46, height: 22, rx: 11}), text)
       marks.append(pill); pills.push({pill, text})

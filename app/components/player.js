@@ -144,13 +144,13 @@ export function render({model, el}) {
     const layer = Math.min(cursor, run.count - 1)
     const channel = (name) => { const at = (layer * data.channels.length + data.index[name]) * pixels; return run.bytes.subarray(at, at + pixels) }
     if (view.map === "labels" || view.map === "clones") {
-      const contour = channel("contour"), inside = channel("in"), clone = channel("clone"), wheel = model.tables.wheel
+      const contour = channel("contour"), inside = channel("in"), clone = channel("clone")
       for (let i = 0; i < pixels; i++) {
         const c = contour[i] / 255, n = inside[i] / 255, o = Math.max(0, 1 - c - n)
         if (view.map === "labels") for (let k = 0; k < 3; k++) out[4 * i + k] = c * LABELS[0][2][k] + n * LABELS[1][2][k] + o * LABELS[2][2][k]
         else if (c > n && c > o) {
-          const angle = data.sides?.[clone[i]] ?? 0, at = 3 * (Math.floor(angle / 360 * 256) % 256)
-          for (let k = 0; k < 3; k++) out[4 * i + k] = wheel[at + k]
+          const colour = data.clones?.[clone[i]] ?? [150, 150, 150]
+          for (let k = 0; k < 3; k++) out[4 * i + k] = colour[k]
         } else out.fill(236, 4 * i, 4 * i + 3)
         out[4 * i + 3] = 255
       }

@@ -85,7 +85,7 @@ class Player(JSComponent):
         self.gif = struct.pack("<I", event.new & 0xFFFFFFFF) + made
 
 
-def picture(layer: NDArray[np.uint8], names: list[str], view: dict[str, Any], sides: list[float]) -> NDArray[np.uint8]:
+def picture(layer: NDArray[np.uint8], names: list[str], view: dict[str, Any], clones: list[list[int]]) -> NDArray[np.uint8]:
     """One map of one layer [channels, h, w] in colour, uint8 [h, w, 3]."""
     kind = view["map"]
     if kind not in ("labels", "clones"):
@@ -95,9 +95,8 @@ def picture(layer: NDArray[np.uint8], names: list[str], view: dict[str, Any], si
     blend = contour * np.array(colours.CONTOUR) + inside * np.array(colours.IN) + outside * np.array(colours.OUT)
     if kind == "labels":
         return blend.round().clip(0, 255).astype(np.uint8)
-    wheel = colours.tables()["wheel"]
-    angle = np.array(sides or [0.0])[np.minimum(layer[names.index("clone")], len(sides or [0]) - 1)]
-    chosen = wheel[(angle / 360 * 256).astype(int) % 256]
+    palette = np.array(clones or [[150, 150, 150]])
+    chosen = palette[np.minimum(layer[names.index("clone")], len(palette) - 1)]
     return np.where((contour > inside) & (contour > outside), chosen, 236).astype(np.uint8)
 
 
@@ -111,7 +110,7 @@ def animation(frames: bytes, views: list[dict[str, Any]]) -> bytes:
         rows = []
         for run in runs:
             layer = run[min(index, len(run) - 1)]
-            maps = [picture(layer, names, view, header.get("sides", [])) for view in shown]
+            maps = [picture(layer, names, view, header.get("clones", [])) for view in shown]
             maps = [each.repeat(GIF_ZOOM, 0).repeat(GIF_ZOOM, 1) for each in maps]
             gap = np.full((maps[0].shape[0], GIF_GAP, 3), 255, np.uint8)
             rows.append(np.concatenate([part for each in maps for part in (each, gap)][:-1], 1))

@@ -13,9 +13,10 @@ from torch import Tensor
 
 import qtcore
 from app import engine, masks
+from app.clones import clone_colours
 from app.components import Choices, Gallery, Knobs, Painter, Player
 from app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
-from app.frames import GridEncoder, Header, clone_sides
+from app.frames import GridEncoder, Header
 from app.pages.picture import LEFT, Bytes, PicturePage, arrange, card, restored_look, restored_mask
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes, parse_noise
@@ -91,7 +92,7 @@ class ContoursPage(PicturePage):
     def __init__(self, shell: Shell) -> None:
         state = shell.states["contours"]
         self.model, sentence = trained()
-        self.sides = clone_sides(self.model)
+        self.clones = clone_colours(self.model)
         self.digits = galleries()
         self.compare = state.compare if state.compare in COMPARISONS else ""
         self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
@@ -257,7 +258,7 @@ class ContoursPage(PicturePage):
             encoder.channels,
             self.painter.seq,
             encoder.truth_bytes(),
-            extra={"sides": self.sides, "without": {"nce": UNKNOWN, "iou": UNKNOWN}},
+            extra={"clones": self.clones, "without": {"nce": UNKNOWN, "iou": UNKNOWN}},
         )
         runs = [engine.Run(f"{self.model.n_layers} layers", self.model, query, encoder, self.model.n_layers)]
         if self.compare == "untrained":
@@ -293,8 +294,8 @@ def explanation() -> list[Viewable]:
         card(
             "Clones",
             r"CONTOUR has 64 hidden states that look the same. Training gives them different neighbours, so each comes to "
-            r"stand for an orientation and a side. The colour shows in which direction the winning clone's potentials "
-            r"$\theta$ expect the inside.",
+            r"stand for an orientation and a side. The colour shows on which side the inside lay where "
+            r"this clone won on other digits; grey clones have no side.",
         ),
     ]
 

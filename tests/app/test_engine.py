@@ -18,7 +18,6 @@ from app.frames import (
     GridEncoder,
     Header,
     Trace,
-    clone_sides,
     pack,
     truth_bytes,
     unpack,
@@ -85,19 +84,6 @@ def test_grids() -> None:
     assert found[:, 3].max() < 4  # clones
     assert described["runs"][0]["curves"]["nce"][-1] == pytest.approx(nce(model, query), rel=1e-4)
     assert 0 <= described["runs"][0]["curves"]["iou"][-1] <= 1
-
-
-def test_clones_point_to_the_inside() -> None:
-    """A clone that wants IN below and OUT above must be shown as "down", 90 degrees."""
-    model = qtcore.GridMRF(5, 5, clones=(2, 1, 1))
-    for table in model.potentials.values():
-        table.data.zero_()
-    model.potentials["vertical"].data[0, 3] = 5  # upper pixel: clone 0; lower: IN
-    model.potentials["vertical"].data[2, 0] = 5  # upper: OUT; lower: clone 0
-    model.potentials["horizontal"].data[3, 1] = 5  # left: IN; right: clone 1
-    sides = clone_sides(model)
-    assert sides[0] == pytest.approx(90)
-    assert sides[1] == pytest.approx(180)
 
 
 def test_numbers_that_are_none_do_not_reach_the_browser() -> None:

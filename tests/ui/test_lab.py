@@ -20,7 +20,7 @@ ALONG = """(line, t) => {
 
 
 def open_lab(page: "Page", url: str, query: str = "?page=lab") -> "Locator":
-    page.goto(f"{url}app{query}")
+    page.goto(f"{url}app{query}" if query.startswith("?") else query)
     lab = page.locator(".qt.lab")
     lab.wait_for()
     page.wait_for_timeout(700)  # until the connection stands
@@ -33,6 +33,10 @@ def number(lab: "Locator", name: str) -> int:
 
 def shared(page: "Page") -> Lab:
     return decode(state(page).graph) or default()
+
+
+def coupling(page: "Page", edge: int) -> str:
+    return page.locator(f"[data-edge='{edge}'] text").text_content() or ""
 
 
 def bars(page: "Page", kind: str = "belief") -> list[float]:
@@ -141,9 +145,10 @@ def test_sliders(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: shared(page).temperature == 0 and curve.get_attribute("points") != before)
     assert curve.get_attribute("points") == page.locator("svg.transfer .curve.zero").get_attribute("points")
     page.locator("[data-edge='2']").click()
-    wait_until(page, lambda: shared(page).selected == "e2")
+    page.get_by_label("Coupling x₃ – x₄").wait_for()
+    assert shared(page).selected == "e2"
     set_knob(page, "coupling", -0.5)
-    wait_until(page, lambda: page.locator("[data-edge='2']").inner_text().endswith("−0.50"))
+    wait_until(page, lambda: coupling(page, 2) == "−0.50")
     assert shared(page).couplings == (2.0, 2.0, -0.5, -2.0)
     set_knob(page, "layers", 12)
     wait_until(page, lambda: number(lab, "last") == 12)
@@ -175,15 +180,15 @@ def test_training_shows_both_numbers(page: "Page", app_url: str) -> None:
     assert score("after-2") < score("before-2")
     assert score("after-0") < score("before-0")  # a worse model
     assert lab.get_attribute("data-shown") == "1"
-    trained = page.locator("[data-edge='0']").inner_text()
+    trained = coupling(page, 0)
     page.locator("[data-show='0']").click()
     wait_until(page, lambda: lab.get_attribute("data-shown") == "0")
-    assert page.locator("[data-edge='0']").inner_text() != trained
+    assert coupling(page, 0) != trained
     address = page.url
     page.goto("about:blank")
-    open_lab(page, "", address)  # the trained parameters are in the link
+    open_lab(page, app_url, address)  # the trained parameters are in the link
     page.locator("[data-show='1']").click()
-    wait_until(page, lambda: page.locator("[data-edge='0']").inner_text() == trained)
+    wait_until(page, lambda: coupling(page, 0) == trained)
 
 
 def test_a_change_stops_the_training(page: "Page", app_url: str) -> None:
@@ -208,7 +213,7 @@ def test_the_address_reopens_the_same_lab(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: shared(page).sent == (4,))
     before, address, words = bars(page), page.url, page.locator(".formula").inner_text()
     page.goto("about:blank")
-    lab = open_lab(page, "", address)
+    lab = open_lab(page, app_url, address)
     assert lab.get_attribute("data-graph") == "rbm"
     assert lab.get_attribute("data-mode") == "hand"
     assert bars(page) == before

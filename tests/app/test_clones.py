@@ -1,0 +1,31 @@
+"""Clones get the colour of the side on which the inside lies."""
+
+import numpy as np
+
+from app.clones import UNKNOWN, clone_colours, colours, sides
+from app.colours import tables
+from app.pages.contours import trained
+
+
+def test_sides_of_a_square() -> None:
+    """Clone 0 sits on the left edge of a square, 1 on its upper edge, 2 on all edges, 3 nowhere."""
+    labels = np.full((1, 9, 9), 1, np.uint8)
+    labels[0, 2:7, 2:7] = 0
+    labels[0, 3:6, 3:6] = 2
+    clone = np.full((1, 9, 9), 2)
+    clone[0, 3:6, 2], clone[0, 2, 3:6] = 0, 1
+    found = sides(clone, labels, labels == 0, 4)
+    assert np.allclose(found[[0, 1], [1, 0]], 0, atol=1e-9)
+    assert (found[[0, 1], [0, 1]] > 0.8).all()  # right, down
+    everywhere = sides(np.full((1, 9, 9), 2), labels, labels == 0, 4)
+    assert np.allclose(everywhere, 0, atol=1e-9)
+    wheel = tables()["wheel"]
+    shown = colours(np.array([[1.0, 0.0], [0.0, 0.9], [0.0, 0.0]]))
+    assert shown == [wheel[0].tolist(), wheel[64].tolist(), list(UNKNOWN)]
+
+
+def test_every_clone_of_the_model_has_a_colour() -> None:
+    model, _ = trained()
+    found = clone_colours(model)
+    assert len(found) == model.clones[0]
+    assert found is clone_colours(model)
