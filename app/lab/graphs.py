@@ -65,7 +65,7 @@ GRAPHS = {
         Graph(
             "chain",
             "chain",
-            tuple((0.02 + 0.24 * i, (0.36, 0.64)[i % 2]) for i in range(5)),
+            tuple((0.02 + 0.24 * i, (0.18, 0.82)[i % 2]) for i in range(5)),
             tuple((i, i + 1) for i in range(4)),
             (1, 3),
             (1.0, 0.0, 0.0, 0.0, -0.5),
