@@ -54,12 +54,6 @@ function makeGraph(act) {
         const start = [from[0] + v[0] * (R + 8) + normal[0] * off, from[1] + v[1] * (R + 8) + normal[1] * off]
         const end = [to[0] - v[0] * (R + 8) + normal[0] * off, to[1] - v[1] * (R + 8) + normal[1] * off]
         const shape = svg("polygon", {class: "arrow"}), number = svg("text", {class: "value"})
-        const apart = (p) => Math.hypot(p[0] - centre[0], p[1] - centre[1])
-        const far = length > 260 ? 0.5 : apart(end) > apart(start) ? 0.7 : 0.3 // outside, where short edges leave each other room
-        const middle = [start[0] + far * (end[0] - start[0]), start[1] + far * (end[1] - start[1])]
-        const side = [middle[0] + normal[0] * 20, middle[1] + normal[1] * 15]
-        number.setAttribute("x", side[0]); number.setAttribute("y", side[1] + 5)
-        number.setAttribute("text-anchor", Math.abs(normal[0]) < 0.5 ? "middle" : normal[0] > 0 ? "start" : "end")
         const hit = svg("line", {class: "hit", x1: start[0], y1: start[1], x2: end[0], y2: end[1]})
         const title = svg("title")
         const group = clickable({class: "message", "data-message": d}, () => act("send", d), title, hit, shape, number)
@@ -70,7 +64,7 @@ function makeGraph(act) {
       const at = [a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1])], text = svg("text", {x: at[0], y: at[1] + 5, "text-anchor": "middle"})
       const pill = clickable({class: "pill", "data-edge": e}, () => act("select", 1, e),
         svg("title"), svg("rect", {x: at[0] - 23, y: at[1] - 11, width: 46, height: 22, rx: 11}), text)
-      marks.append(pill); pills.push({pill, text})
+      marks.append(pill); pills.push({pill, text, at})
     })
     place.forEach(([x, y], i) => {
       const title = svg("title"), ring = svg("rect", {class: "ring", x: x - R, y: y - R, width: 2 * R, height: 2 * R})
@@ -83,7 +77,28 @@ function makeGraph(act) {
       discs.append(group, bias)
       nodes.push({group, ring, disc, name, value, bias, title})
     })
+    settle(place)
     root.replaceChildren(lines, heads, marks, discs)
+  }
+
+  // Each number beside its arrow, at the first place where it hides nothing.
+  function settle(place) {
+    const taken = [...place.map(([x, y]) => [x - R, y - R, x + R, y + R]), ...pills.map(({at: [x, y]}) => [x - 23, y - 11, x + 23, y + 11])]
+    const overlaps = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
+    const along = ({start, end}) => Array.from({length: 11}, (_, k) => [0, 1].map((c) => start[c] + k / 10 * (end[c] - start[c])))
+    const shafts = arrows.map((arrow) => along(arrow).map(([x, y]) => [x - 5, y - 5, x + 5, y + 5]))
+    for (const [d, {start, end, normal, number}] of arrows.entries()) {
+      const anchor = Math.abs(normal[0]) < 0.5 ? "middle" : normal[0] > 0 ? "start" : "end", left = {start: 0, middle: -21, end: -42}[anchor]
+      const options = [0.5, 0.38, 0.62, 0.28, 0.72, 0.18, 0.82].map((t) => {
+        const x = start[0] + t * (end[0] - start[0]) + normal[0] * 16, y = start[1] + t * (end[1] - start[1]) + normal[1] * 17
+        const box = [x + left, y - 9, x + left + 42, y + 9]
+        const crossed = shafts.filter((shaft, other) => other >> 1 !== d >> 1 && shaft.some((b) => overlaps(box, b))).length
+        return {x, y, box, hidden: crossed + 4 * taken.filter((b) => overlaps(box, b)).length}
+      })
+      const best = options.reduce((a, b) => b.hidden < a.hidden ? b : a)
+      taken.push(best.box)
+      for (const [key, value] of [["x", best.x], ["y", best.y + 5], ["text-anchor", anchor]]) number.setAttribute(key, value)
+    }
   }
 
   function polygon({start, end, v, normal}, m) {

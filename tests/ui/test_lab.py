@@ -145,7 +145,7 @@ def test_sliders(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: shared(page).temperature == 0 and curve.get_attribute("points") != before)
     assert curve.get_attribute("points") == page.locator("svg.transfer .curve.zero").get_attribute("points")
     page.locator("[data-edge='2']").click()
-    page.get_by_label("Coupling x₃ – x₄").wait_for()
+    page.get_by_role("slider", name="Coupling x₃ – x₄").wait_for()
     assert shared(page).selected == "e2"
     set_knob(page, "coupling", -0.5)
     wait_until(page, lambda: coupling(page, 2) == "−0.50")
