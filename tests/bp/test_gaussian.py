@@ -136,6 +136,27 @@ def test_gradient_of_the_short_cut(compiled: bool, n: int) -> None:
     assert gradcheck(beliefs, (W, c, *unaries))
 
 
+def test_gradients_stop_at_floored_precisions_in_machine_code_too() -> None:
+    """A cavity at its floor no longer depends on its messages; five layers, floored in the midst of them."""
+    floored_in_all = 0
+    for seed in range(6):
+        W, c, given = problem(seed, H=6, p_certain=0.0, scale=2.0)
+        weight = torch.zeros(2, 4, dtype=F64)
+        given = gaussian.evidence(weight, weight, normal(seed, 4), torch.tensor(1.0, dtype=F64))
+        messages = gaussian.initial(W, given)
+        for _ in range(4):
+            messages, floored = gaussian.layer(messages, W, c, given)
+            floored_in_all += int(floored.sum())
+        found = []
+        for compiled in (False, True):
+            mean, deviation = gaussian.visible_beliefs(W, c, given, 5, compiled)
+            found.append(torch.autograd.grad((mean + deviation.log()).sum(), (W, c)))
+        for eager, machine in zip(*found, strict=True):
+            scale = eager.abs().max()
+            close(machine / scale, eager / scale, 1e-8)
+    assert floored_in_all > 20
+
+
 def test_residual_is_in_the_papers_parameters() -> None:
     """Half of a change of precision is a change of θ2."""
     old = gaussian.Messages(*torch.zeros(3, 2, 1, 1))
