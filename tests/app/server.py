@@ -35,6 +35,13 @@ def _get(address: str) -> str:
         return str(answer.read().decode())
 
 
+async def leave(socket: WebSocketClientConnection) -> None:
+    """Close the socket and wait until it is."""
+    socket.close()
+    while await socket.read_message() is not None:
+        pass
+
+
 async def connect(url: str, query: str = "") -> WebSocketClientConnection:
     """Get a page as a browser does, and open its socket."""
     html = await asyncio.to_thread(_get, f"{url}app{query}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.server import connect, served
+from tests.app.server import connect, leave, served
 
 WARM_UP, SESSIONS = 20, 200
 GROWTH = 1.10
@@ -22,8 +22,12 @@ def resident(pid: int) -> int:
 
 
 async def visit(url: str, number: int) -> None:
-    socket = await connect(url, f"?page={('faces', 'contours')[number % 2]}")
-    socket.close()
+    await leave(await connect(url, f"?page={('faces', 'contours')[number % 2]}"))
+
+
+async def visits(url: str, count: int) -> None:
+    for number in range(count):
+        await visit(url, number)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -31,8 +35,7 @@ def test_sessions_leave_no_memory_behind() -> None:
     with served({"--unused-session-lifetime": "300", "--check-unused-sessions": "100"}) as (url, pid, _):
         sizes = []
         for count in (WARM_UP, SESSIONS):
-            for number in range(count):
-                asyncio.run(visit(url, number))
+            asyncio.run(visits(url, count))
             time.sleep(2)  # until the last ones have expired
             sizes.append(resident(pid))
     megabytes = [round(size / 2**20) for size in sizes]

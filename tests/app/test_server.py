@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from tests.app.server import connect, served
+from tests.app.server import connect, leave, served
 
 
 async def provoke(url: str) -> list[str]:
@@ -13,7 +13,7 @@ async def provoke(url: str) -> list[str]:
     for part in ({"msgid": "1", "msgtype": "PATCH-DOC"}, {}, {"events": [event]}):
         await socket.write_message(json.dumps(part))
     answer = [str(await asyncio.wait_for(socket.read_message(), 20)) for _ in range(3)]
-    socket.close()
+    await leave(socket)
     return answer
 
 
