@@ -25,7 +25,8 @@ def test_contents(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"qtcore", "app"}
     for package in ("qtcore", "app"):
-        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
+        kinds = (".py", ".c", ".h", ".js", ".css")  # what is compiled or served goes along
+        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*") if path.suffix in kinds}
         assert sources <= names
     assets = [path for path in (ROOT / "assets").rglob("*") if path.is_file()]
     assert assets
@@ -33,11 +34,19 @@ def test_contents(wheel: Path) -> None:
 
 
 def test_both_packages_import_from_it(wheel: Path, tmp_path: Path) -> None:
-    """Outside the clone, with the wheel alone on the path, `qtcore` and `app` come from it."""
+    """Outside the clone, with the wheel alone on the path, `qtcore`, `app` and a shipped model come from it."""
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = "import sys, qtcore, app; print(qtcore.__file__); print(app.__file__)"
+    code = """
+import torch, qtcore, app
+from qtcore.models.base import checkpoint_folder
+model = qtcore.load("grbm/frey").compile_layers()
+assert model(qtcore.Query(torch.zeros(1, 560), torch.arange(560)[None] < 280)).mean.isfinite().all()
+print(qtcore.__file__, app.__file__, checkpoint_folder(), sep="\\n")
+"""
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
-    assert all(Path(line).is_relative_to(tmp_path) for line in result.stdout.split())
+    places = [Path(line) for line in result.stdout.split()]
+    assert len(places) == 3
+    assert all(place.is_relative_to(tmp_path) for place in places)
