@@ -23,7 +23,7 @@ TITLES = {
     "results": "Results",
 }
 COPY = """
-const done = (text) => { source.name = text; setTimeout(() => { source.name = "Share" }, 1800) }
+const done = (text) => { source.data.label = text; setTimeout(() => { source.data.label = "Share" }, 1800) }
 navigator.clipboard.writeText(window.location.href).then(() => done("Link copied"), () => done("Copy the address"))
 """
 
@@ -84,7 +84,7 @@ class Shell:
             description=device.sentence or f"The layers run on {device.label}.",
         )
         share = pmui.Button(
-            name="Share",
+            label="Share",
             icon="link",
             size="small",
             variant="text",
@@ -92,12 +92,25 @@ class Shell:
             sx={"color": "inherit", "whiteSpace": "nowrap"},
         )
         share.jscallback(clicks=COPY, args={})
-        return pmui.Page(
-            title="qtcore",
+        return window(
             header=[pn.HSpacer(), badge, share],
             main=[self.tabs],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
+
+
+def window(**parts: Any) -> Viewable:
+    """The page around everything.
+
+    A Page follows the server's global `busy` flag to show a bar. That flag would keep every page that was ever opened in
+    memory (and the bar would flicker at each stroke), so the page is cut loose from it.
+    """
+    page = pmui.Page(title="qtcore", **parts)
+    followed = page._param__private.ref_watchers  # private; tests/app/test_shell.py notices when it changes
+    for _, watcher in followed:
+        (watcher.inst or watcher.cls).param.unwatch(watcher)
+    followed.clear()
+    return page
 
 
 def guarded(make: Callable[[], Viewable]) -> Viewable:
@@ -111,8 +124,7 @@ def guarded(make: Callable[[], Viewable]) -> Viewable:
 
 def refusal() -> Viewable:
     """For a user who finds no room."""
-    return pmui.Page(
-        title="qtcore",
+    return window(
         main=[
             pmui.Typography("Please come back in a few minutes", variant="h5", margin=16),
             pmui.Typography("All places are taken at the moment. Reload this page to try again.", margin=16),

@@ -99,3 +99,14 @@ def test_one_user_too_many_is_told_so(page: "Page") -> None:
                 server.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 server.kill()
+
+
+def test_share_copies_the_address(page: "Page", app_url: str) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(page, app_url)
+    page.get_by_role("button", name="mouth").click()
+    wait_until(page, lambda: state(page).mask != "")
+    page.get_by_role("button", name="Share").click()
+    page.get_by_text("Link copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.get_by_role("button", name="Share").wait_for()

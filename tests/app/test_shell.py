@@ -1,0 +1,53 @@
+"""The window around the pages, without a server."""
+
+import gc
+import weakref
+
+import panel as pn
+import pytest
+
+from app import shell
+from app.shell import Shell, guarded, refusal, window
+from app.state import PAGES
+
+
+def watchers() -> int:
+    """How many follow the server's busy flag."""
+    return len(pn.state.param.watchers.get("busy", {}).get("value", []))
+
+
+def test_a_window_follows_nothing_that_outlives_it() -> None:
+    before = watchers()
+    page = window(main=["hello"])
+    assert watchers() == before
+    gone = weakref.ref(page)
+    del page
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_each_page_can_be_made(name: str) -> None:
+    made = Shell(f"?page={name}")
+    assert made.active == name
+    made.view()
+
+
+def test_state_goes_to_the_page_it_is_of() -> None:
+    made = Shell("?page=faces&layer=4")
+    made.remember("contours", layer=2)
+    assert made.states["contours"].layer == "2"
+    assert made.states["faces"].layer == "4"
+
+
+def test_a_broken_page_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(name: str) -> None:
+        raise RuntimeError("at /home/somebody/secret.py")
+
+    monkeypatch.setattr(shell, "import_module", broken)
+    made = Shell()
+    shown = str(made._columns["faces"][0])
+    assert "secret" not in shown
+    assert "secret" in caplog.text  # but the log has it
+    assert guarded(lambda: pn.pane.Str("fine")).object == "fine"  # type: ignore[attr-defined]
+    refusal()
