@@ -1,0 +1,56 @@
+"""Dreams: samples by the chain rule through a model's own marginals."""
+
+import pytest
+import torch
+
+import qtcore
+from qtcore.data import faces_offline
+from qtcore.dream import blocks, contact_sheet, dream
+from qtcore.errors import InputError
+
+
+def test_blocks_cover_each_pixel_once() -> None:
+    found = blocks((7, 5), 3, torch.Generator().manual_seed(0))
+    assert sorted(torch.cat(found).tolist()) == list(range(35))
+
+
+def test_independent_pixels_come_out_with_their_mean_and_deviation() -> None:
+    """With no weights the chain rule draws from N(b, σ²)."""
+    model = qtcore.GaussianRBM(12, 3, n_layers=2)
+    model.W.data.zero_()
+    model.b.data[:] = torch.linspace(-2, 2, 12)
+    found = dream(model, 4000, image_shape=(3, 4), size=2, smooth=0)
+    torch.testing.assert_close(found.mean(0), model.b.detach(), atol=0.1, rtol=0)
+    torch.testing.assert_close(found.std(0), torch.ones(12), atol=0.1, rtol=0)
+    smooth = dream(model, 3, image_shape=(3, 4), size=2)
+    torch.testing.assert_close(smooth, model.b.detach().expand(3, -1), atol=1e-4, rtol=0)
+
+
+def test_correlated_pixels_come_out_correlated() -> None:
+    """One strong hidden unit makes two pixels agree; drawn one after the other they must."""
+    model = qtcore.GaussianRBM(2, 1, n_layers=20)
+    model.W.data[:] = 4.0
+    model.c.data[:] = -16.0  # the mixture is even: the unit is on or off with the same probability
+    found = dream(model, 2000, image_shape=(1, 2), size=1, smooth=0)
+    assert float(torch.corrcoef(found.T)[0, 1]) > 0.6
+
+
+def test_the_same_seed_dreams_the_same() -> None:
+    model = qtcore.GaussianRBM(12, 3, n_layers=2)
+    first, again, other = (dream(model, 2, image_shape=(3, 4), smooth=0, seed=seed) for seed in (1, 1, 2))
+    torch.testing.assert_close(first, again)
+    assert (first != other).any()
+
+
+def test_bad_input() -> None:
+    with pytest.raises(InputError, match="image_shape"):
+        dream(qtcore.GaussianRBM(12, 3))
+    with pytest.raises(InputError, match="at least 1"):
+        dream(qtcore.GaussianRBM(12, 3), 0, image_shape=(3, 4))
+
+
+def test_the_shipped_faces_are_there() -> None:
+    faces = faces_offline()
+    assert 12 <= len(faces) <= 16
+    assert float(faces.abs().max()) < 8
+    assert contact_sheet(torch.zeros(3, 560), (28, 20)).size == (16 * 22 * 4, 30 * 4)
