@@ -170,9 +170,10 @@ def test_steep_grid_potentials_lose_no_states(extent: float) -> None:
     off by 1.) Single precision cannot do better here than about 1e-7 times the size of the sums that it takes."""
     for seed in range(8):
         model = GridMRF(4, 5, clones=(3, 1, 1), dtype=F32)
+        generator = rng(seed)
         with torch.no_grad():
             for table in learnable(model).values():
-                table.copy_(extent * torch.rand(5, 5, generator=rng(seed)))
+                table.copy_(extent * torch.rand(5, 5, generator=generator))
         query = ask(model, seed, "hard", batch=2)
         expected = in_double(model)(query).probs
         error = float((model.compile_layers()(query).probs - expected).detach().abs().max())

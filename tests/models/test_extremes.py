@@ -122,9 +122,10 @@ def test_evidence_against_overwhelming_odds() -> None:
 def test_an_rbm_that_is_a_tree_is_right_at_1000(seed: int) -> None:
     """Sums of numbers of 1000 have errors of 1e-4 in float32: the log-odds must agree to about that."""
     model = RBM(5, 1, dtype=F32)
+    generator = rng(seed)
     with torch.no_grad():
         for tensor in learnable(model).values():
-            tensor.copy_(SIZE * (2 * torch.rand(tensor.shape, generator=rng(seed)) - 1))
+            tensor.copy_(SIZE * (2 * torch.rand(tensor.shape, generator=generator) - 1))
     query = ask(model, seed, "hard", batch=3)
     expected: Any = exact.marginals(model, query)
     for n in (2, 50):

@@ -89,6 +89,15 @@ def test_gradient_of_the_gaussian_rbm_where_precisions_are_floored(road: str) ->
     loss_is_differentiable(model, query)
 
 
+@pytest.mark.parametrize("local_evidence", [True, False])
+@pytest.mark.parametrize("road", ROADS)
+def test_gradient_of_the_grid_with_its_emission(road: str, local_evidence: bool) -> None:
+    """Fixed by default, but a tensor like any other for whoever wants to learn it."""
+    model = build("GridMRF", 5, n_layers=2, local_evidence=local_evidence)
+    model.compiled = road == "compiled"
+    loss_is_differentiable(model, ask(model, 6, "mixed", batch=2), names=("emission", "potentials.diagonal"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_potential_is_learned(kind: str) -> None:
     """T, σ and the emission are fixed unless somebody asks for it."""
