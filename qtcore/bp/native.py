@@ -333,7 +333,7 @@ class BinaryLayers(torch.autograd.Function):
     """N layers of the RBM on the uncertain variables: biases in, logits out.
 
     W [V, H], hidden_bias [B, H] and start [H] are padded; index and bias [B, J], of which count [B] are used. The weights
-    must not exceed LARGEST_LOG / 2 in size.
+    must not exceed binary.LARGEST_COMPILED_WEIGHT in size: the backward pass multiplies three odds.
     """
 
     @staticmethod
