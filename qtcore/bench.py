@@ -5,7 +5,8 @@
     python -m qtcore.bench --json bench.json
 
 Fast path and naive twin (the authors' way, qtcore/bench_naive.py) are timed in turn, in one run; what counts is the ratio of
-the medians. Timings of a shared machine are noisy: ratios less so.
+the medians. Each model has a process of its own: large buffers that an earlier case freed would otherwise spare the naive twin
+most of its page faults. Timings of a shared machine are noisy: ratios less so.
 """
 
 import json
@@ -15,6 +16,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -45,7 +47,8 @@ class Command:
     """Keep the numbers in this file."""
 
 
-CASES = {"RBM 123×50, batch 500, N=10": "rbm", "Gaussian RBM 560×200, 20 images, N=50": "grbm", "grid 30×30×66, N=15": "grid"}
+CASES = {"RBM 123×50, batch 500, N=10": "rbm", "Gaussian RBM 560×200, 20 images, N=50": "grbm", "grid 30×30×66, 20 images, N=15": "grid"}
+NAIVE_STEP_BYTES = {"rbm": 6e6, "grbm": 0.75e9, "grid": 1.9e9}  # what the naive twin keeps of a sample for its gradient, about
 
 
 def case(kind: str, images: int | None = None) -> tuple[Any, Query]:
@@ -58,7 +61,7 @@ def case(kind: str, images: int | None = None) -> tuple[Any, Query]:
         return rbm, uniform()((torch.rand(images or 500, 123, generator=generator) < 0.3).float(), generator)
     if kind == "grbm":
         return GaussianRBM(560, 200), uniform()(torch.randn(images or 20, 560, generator=generator), generator)
-    noisy = (torch.rand(images or 2, 30, 30, generator=generator) < 0.12).float()
+    noisy = (torch.rand(images or 20, 30, 30, generator=generator) < 0.12).float()
     truth = torch.randint(3, noisy.shape, generator=generator)
     return GridMRF(), fixed()(noisy, generator, truth)
 
@@ -83,15 +86,17 @@ def seconds(work: Callable[[], None]) -> float:
 def compare(kind: str, repeats: int) -> dict[str, float]:
     """Seconds of a step and of an inference, fast and naive, measured in turn; the fast one several times as often."""
     model, query = case(kind)
-    naive_query = query[:1] if kind == "grid" else query[:4] if kind == "grbm" else query
-    share = len(query) / len(naive_query)  # the naive twin does part of the batch: its cost is linear
+    part = query[: max(1, min(len(query), int(0.6 * _memory_bytes() / NAIVE_STEP_BYTES[kind])))]  # the naive step of all may not fit
     model.compile_layers()
     works: dict[str, tuple[Callable[[], None], float, int]] = {
         "step": (lambda: step(lambda: model.loss(query), model), 1, 5),
         "inference": (lambda: inference(lambda: model.loss(query)), 1, 5),
-        "naive step": (lambda: step(lambda: bench_naive.loss(model, naive_query), model), share, 1),
-        "naive inference": (lambda: inference(lambda: bench_naive.loss(model, naive_query)), share, 1),
+        "naive step": (lambda: step(lambda: bench_naive.loss(model, part), model), len(query) / len(part), 1),
+        "naive inference": (lambda: inference(lambda: bench_naive.loss(model, query)), 1, 1),
     }
+    if kind == "grid":
+        large, product = torch.rand(2, MULTIPLY, MULTIPLY)
+        works["four matrix products"] = (lambda: multiply(large, product), 1, 5)
     times: dict[str, list[float]] = {name: [] for name in works}
     for name, (work, _, _) in works.items():
         if not name.startswith("naive"):
@@ -101,27 +106,25 @@ def compare(kind: str, repeats: int) -> dict[str, float]:
             times[name] += [factor * seconds(work) for _ in range(often)]
     found = {name: median(values) for name, values in times.items()}
     with torch.no_grad():
-        difference = abs(float(model.loss(naive_query)) - float(bench_naive.loss(model, naive_query)))
-    return found | {"difference": difference, "images": len(query)}
+        difference = abs(float(model.loss(query)) - float(bench_naive.loss(model, query)))
+    return found | {"difference": difference, "images": len(query), "naive step images": len(part)}
 
 
-def matrix_rate() -> float:
-    """Floating-point operations per second of torch's matrix product, on pieces that fit the cache, all threads."""
-    a, b = torch.rand(1800, 66), torch.rand(66, 66)
-    out = torch.empty(1800, 66)
-    best = min(seconds(lambda: _multiply(a, b, out, 50)) for _ in range(7))
-    large, product = torch.rand(1024, 1024), torch.empty(1024, 1024)
-    square = min(seconds(lambda: _multiply(large, large, product, 1)) for _ in range(7))
-    return max(50 * 2 * 1800 * 66 * 66 / best, 2 * 1024**3 / square)
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, times: int) -> None:
-    for _ in range(times):
-        torch.mm(a, b, out=out)
+MULTIPLY = 1024
+"""Rows and columns of the matrices that show how fast this machine multiplies."""
 
 
-def _peak(kind: str, naive: bool, images: int, queue: Any) -> None:
-    """In a process of its own: by how much a training step raises the largest resident memory."""
+def multiply(large: torch.Tensor, out: torch.Tensor) -> None:
+    for _ in range(4):
+        torch.mm(large, large, out=out)
+
+
+def _peak(kind: str, naive: bool, images: int) -> int:
+    """By how much a training step raises the largest resident memory of this process, in bytes."""
     model, query = case(kind, images)
     small = query[:1] if kind != "rbm" else query[:2]
     model.compile_layers()
@@ -135,7 +138,7 @@ def _peak(kind: str, naive: bool, images: int, queue: Any) -> None:
     before = _resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     step(lambda: loss(model, query), model)
-    queue.put(_resident("VmHWM") - before)
+    return _resident("VmHWM") - before
 
 
 def _resident(which: str) -> int:
@@ -144,16 +147,10 @@ def _resident(which: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def peak_memory(kind: str, naive: bool, images: int) -> int:
-    """Bytes that a training step needs beyond the model and the libraries."""
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = context.Process(target=_peak, args=(kind, naive, images, queue))
-    process.start()
-    process.join()
-    if process.exitcode != 0:
-        raise RuntimeError(f"the memory measurement ended with code {process.exitcode}")
-    return int(queue.get())
+def alone(work: Callable[..., Any], *given: Any) -> Any:
+    """The work's result from a process of its own, where no memory is left over from other work."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(work, *given).result()
 
 
 def growth(quick: bool) -> list[dict[str, float]]:
@@ -208,9 +205,9 @@ def measure(quick: bool) -> dict[str, Any]:
         "load_before": os.getloadavg()[0],
     }
     tasks = tqdm(list(CASES.items()), disable=not sys.stderr.isatty(), desc="steps and inference")
-    result["cases"] = {title: compare(kind, repeats) for title, kind in tasks}
-    rate = matrix_rate()
-    grid = result["cases"]["grid 30×30×66, N=15"]
+    result["cases"] = {title: alone(compare, kind, repeats) for title, kind in tasks}
+    grid = next(found for title, found in result["cases"].items() if CASES[title] == "grid")
+    rate = 4 * 2 * MULTIPLY**3 / grid["four matrix products"]
     useful = 2 * 66**2 * 6844 * 15 * grid["images"]
     result["matrix_rate"] = {
         "torch": rate,
@@ -220,7 +217,7 @@ def measure(quick: bool) -> dict[str, Any]:
     if sys.platform == "linux":
         images = {"rbm": 500, "grbm": 8, "grid": 2}
         result["memory"] = {
-            title: {"fast": peak_memory(kind, False, images[kind]), "naive": peak_memory(kind, True, images[kind])}
+            title: {"fast": alone(_peak, kind, False, images[kind]), "naive": alone(_peak, kind, True, images[kind])}
             for title, kind in CASES.items()
         }
     result["one_query"] = one_query()
@@ -244,9 +241,11 @@ def tables(result: dict[str, Any]) -> str:
             slow, fast = found[f"naive {what}"], found[what]
             times = f"{1e3 * slow:.0f} ms | {1e3 * fast:.1f} ms | {slow / fast:.0f}×"
             lines.append(f"| {title}: {what} | {times} | {found['difference']:.1e} |")
+    parts = [f"{found['naive step images']} of {found['images']}" for found in result["cases"].values()]
+    lines += ["", f"Milliseconds per batch; the naive step takes the part of the batch that fits this memory ({', '.join(parts)})."]
     rate = result["matrix_rate"]
     shares = f"{100 * rate['inference_share']:.0f} % of that in inference, {100 * rate['step_share']:.0f} % in a training step"
-    lines += ["", f"torch multiplies matrices at {rate['torch'] / 1e9:.0f} GFLOP/s here; useful work of the grid: {shares}."]
+    lines += ["", f"torch multiplies matrices at {rate['torch'] / 1e9:.0f} GFLOP/s beside them; useful work of the grid: {shares}."]
     lines += ["", "| peak memory of a training step | naive | fast | ratio |", "|---|---|---|---|"]
     for title, found in result.get("memory", {}).items():
         ratio = found["naive"] / max(found["fast"], 1)

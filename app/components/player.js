@@ -21,7 +21,7 @@ const pretty = (value) => value === null || value === undefined ? "–" : Math.a
   : Math.abs(value) >= 10 ? value.toFixed(1) : Math.abs(value) >= 0.01 || value === 0 ? value.toFixed(2) : value.toExponential(0)
 
 export function render({model, el}) {
-  let data = parse(model.frames), follow = model.layer < 0, cursor = model.layer, timer = null, scale = 1, hover = null, shape = ""
+  let data = parse(model.frames), follow = model.layer < 0, cursor = model.layer, timer = null, scale = 1, hover = null, shape = "", goal = 0
   let pixel = Array.isArray(model.pixel) && model.pixel.length === 2 ? model.pixel : null
   const still = window.matchMedia("(prefers-reduced-motion: reduce)")
   const root = node("div", {class: "qt player", tabindex: -1})
@@ -51,11 +51,13 @@ export function render({model, el}) {
     return channel.low + byte / 255 * (channel.high - channel.low)
   }
 
+  function aim(layer) { // where the user wants to be: while layers still arrive, the cursor waits at the last one
+    goal = layer; follow = goal >= total(); cursor = Math.min(goal, last())
+  }
   function move(layer, tell = true) {
     if (tell) pause()
-    cursor = Math.max(0, Math.min(layer, last()))
-    follow = cursor === last()
-    if (tell) model.layer = follow ? -1 : cursor
+    aim(Math.max(0, Math.min(layer, total())))
+    if (tell) model.layer = follow ? -1 : goal
     draw()
   }
   function play() {
@@ -260,7 +262,7 @@ export function render({model, el}) {
     setTimeout(() => URL.revokeObjectURL(address), 10000)
   }
 
-  slider.addEventListener("input", () => { pause(); cursor = Math.min(Number(slider.value), last()); follow = cursor === last(); draw() })
+  slider.addEventListener("input", () => { pause(); aim(Number(slider.value)); draw() })
   slider.addEventListener("change", () => move(Number(slider.value)))
   const keys = (event) => {
     if (event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return
@@ -281,11 +283,12 @@ export function render({model, el}) {
     if (!next || (data && next.seq < data.seq)) return
     data = next
     if (follow) cursor = last()
-    else if (!timer) cursor = Math.min(model.layer < 0 ? last() : model.layer, last())
+    else if (timer) cursor = Math.min(cursor, last())
+    else cursor = Math.min(goal, last())
     draw()
     window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: last() + 1, done: last() >= total(), at: performance.now()}}))
   })
-  model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { follow = model.layer < 0; cursor = follow ? last() : Math.min(model.layer, last()); draw() } })
+  model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
   model.on("pixel", () => { pixel = model.pixel.length === 2 ? model.pixel : null; if (data) { marks(); drawCharts() } })
   model.on("views", draw); model.on("charts", draw)
   model.on("gif", () => { const bytes = bytesOf(model.gif); if (bytes.length > 4) save(new Blob([bytes.slice(4)], {type: "image/gif"}), "layers.gif") })
@@ -293,7 +296,7 @@ export function render({model, el}) {
   window.addEventListener("resize", resized)
   model.on("remove", () => { pause(); window.removeEventListener("resize", resized) })
   watchTheme(dark)
-  cursor = follow ? last() : Math.min(model.layer, last())
+  if (data) aim(follow ? Infinity : model.layer)
   draw(); dark()
   return root
 }

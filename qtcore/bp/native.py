@@ -270,9 +270,9 @@ class GridLayers(torch.autograd.Function):
         transposed = _vectors(potential.transpose(1, 2))
         padded = table.shape[2]
         training = any(ctx.needs_input_grad)  # type: ignore[attr-defined]
-        slots = layers + 1 if training else 2
-        messages = _borrow((batch, slots, 8, height * width, padded), evidence.dtype)
-        scale = evidence.new_empty(batch, slots, 8, height * width)
+        places, slots = (batch, layers + 1) if training else (torch.get_num_threads(), 2)
+        messages = _borrow((places, slots, 8, height * width, padded), evidence.dtype)
+        scale = evidence.new_empty(places, slots, 8, height * width)
         labels = torch.empty_like(evidence)
         tensors = (table, transposed, evidence.contiguous(), own.contiguous(), labels, messages, scale)
         # What vanishes beside a product of this size is under 1e-38/small; no potential may bring it back above 1e-8.
@@ -281,7 +281,12 @@ class GridLayers(torch.autograd.Function):
         task = _grid_task(evidence.dtype)(*sizes, *(pointer(tensor) for tensor in tensors), slots)
         library = _library(evidence.dtype)
         assert library is not None
-        share(batch, lambda first, last, _: library.grid_forward(ctypes.byref(task), ctypes.c_long(first), ctypes.c_long(last)))
+
+        def work(first: int, last: int, thread: int) -> None:
+            place = (first, 1) if training else (thread, 0)
+            library.grid_forward(ctypes.byref(task), *(ctypes.c_long(number) for number in (first, last, *place)))
+
+        share(batch, work)
         if training:
             ctx.save_for_backward(*tensors)
             ctx.sizes = sizes  # type: ignore[attr-defined]

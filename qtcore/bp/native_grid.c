@@ -18,7 +18,8 @@ typedef struct {
     const real *evidence;               /* of the three labels, largest 1 [B, pixels, 3] */
     const real *belief_evidence;        /* what enters the beliefs [B, pixels, 3] */
     real *labels;                       /* log-beliefs [B, pixels, 3] */
-    real *messages, *scale;             /* [B, slots, 8, pixels, padded], [B, slots, 8, pixels]: all N layers, or 2 slots in turn */
+    real *messages, *scale;             /* [places, slots, 8, pixels, padded], [places, slots, 8, pixels]: all N layers of
+                                           every image, or 2 slots in turn for each thread */
     long slots;
 } grid_task;
 
@@ -177,13 +178,27 @@ static void pixel_labels(const grid_task *t, const real *const *m, const real *e
 
 static long work_size(const grid_task *t) { return t->padded * (8 * t->width + 32); }
 
-/* messages[slot 0] must be free for the uniform start when slots == layers + 1 … ; see native.py for the sizes. */
-void grid_forward(const grid_task *t, long first, long last) {
+/* Potentials summed over the clones of each label, by direction [3, padded]: all clones of a label send the same at first. */
+static void add_label_rows(const grid_task *t, real *rows) {
+    const long S = t->padded;
+    memset(rows, 0, sizeof(real) * 8 * 3 * S);
+    for (int d = 0; d < 8; d++) {
+        const real *row = t->potential + d * t->states * S;
+        for (int l = 0; l < 3; l++)
+            for (long c = 0; c < t->clones[l]; c++, row += S)
+                for (long s = 0; s < S; s++) rows[(d * 3 + l) * S + s] += row[s];
+    }
+}
+
+/* The first image's messages go to the given place of the buffer, those of the next image `advance` places on: 1 where all
+   are kept, 0 where one place serves all images of a thread. */
+void grid_forward(const grid_task *t, long first, long last, long place, long advance) {
     const long S = t->padded, pixels = t->height * t->width, size = 8 * pixels * S;
-    real *cavities = malloc(sizeof(real) * (work_size(t) + t->width * S)), *work = cavities + 8 * t->width * S;
-    real *product = cavities + work_size(t);
-    for (long b = first; b < last; b++) {
-        real *base = t->messages + b * t->slots * size, *scales = t->scale + b * t->slots * 8 * pixels;
+    real *cavities = malloc(sizeof(real) * (work_size(t) + t->width * S + 8 * 3 * S)), *work = cavities + 8 * t->width * S;
+    real *product = cavities + work_size(t), *label_rows = product + t->width * S;
+    add_label_rows(t, label_rows);
+    for (long b = first; b < last; b++, place += advance) {
+        real *base = t->messages + place * t->slots * size, *scales = t->scale + place * t->slots * 8 * pixels;
         const real *evidence = t->evidence + b * pixels * 3;
         uniform(t, base);
         for (long n = 0; n < t->layers; n++) {
@@ -191,11 +206,13 @@ void grid_forward(const grid_task *t, long first, long last) {
             real *new = base + (n + 1) % t->slots * size, *scale = scales + (n + 1) % t->slots * 8 * pixels;
             if (n < t->slots - 1) uniform(t, new); /* what comes from outside the grid stays so */
             for (long y = 0; y < t->height; y++) {
-                row_cavities(t, evidence, old, y, cavities, work);
+                if (n > 0) row_cavities(t, evidence, old, y, cavities, work);
                 for (int d = 0; d < 8; d++) {
                     const long to_y = y - DOWN[d];
                     if (to_y < 0 || to_y >= t->height) continue;
-                    multiply(t->width, t->states, cavities + d * t->width * S, S, 1, t->potential + d * t->states * S, product, S, 0);
+                    const real *table = t->potential + d * t->states * S;
+                    if (n > 0) multiply(t->width, t->states, cavities + d * t->width * S, S, 1, table, product, S, 0);
+                    else multiply(t->width, 3, evidence + y * t->width * 3, 3, 1, label_rows + d * 3 * S, product, S, 0);
                     for (long x = 0; x < t->width; x++) {
                         const long to_x = x - RIGHT[d];
                         if (to_x < 0 || to_x >= t->width) continue;
