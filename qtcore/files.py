@@ -1,7 +1,8 @@
-"""Writing files so that nothing is ever lost: a temporary name, a flush to the disk, a rename."""
+"""Writing files so that nothing is ever lost: a temporary name, a flush to the disk, a rename. And where our own ones go."""
 
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def write_atomically(path: "str | os.PathLike[str]", write: "bytes | str | Calla
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def cache_folder() -> Path:
+    """Where downloads and compiled code are kept: QTCORE_CACHE, or the user's cache folder."""
+    with warnings.catch_warnings():  # pooch loads a progress bar that, in a notebook, asks for a package we do not need
+        warnings.simplefilter("ignore")
+        import pooch
+    return Path(os.environ.get("QTCORE_CACHE") or pooch.os_cache("qtcore")).expanduser()
 
 
 def _umask() -> int:

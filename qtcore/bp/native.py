@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pooch
 import torch
 from torch import Tensor
 
-from qtcore.files import write_atomically
+from qtcore.files import cache_folder, write_atomically
 
 SOURCES = sorted(Path(__file__).parent.glob("native*.[ch]"))
 FLAGS = (
@@ -54,8 +53,7 @@ def _library(dtype: torch.dtype) -> ctypes.CDLL | None:
     key = hashlib.sha256(
         "\0".join([*(source.read_text() for source in SOURCES), real, *FLAGS, compiler, _processor()]).encode()
     ).hexdigest()[:16]
-    folder = Path(os.environ.get("QTCORE_CACHE") or pooch.os_cache("qtcore"))
-    path = folder / f"native-{real}-{key}.so"
+    path = cache_folder() / f"native-{real}-{key}.so"
     try:
         if not path.exists():
             write_atomically(path, lambda temporary: _compile(compiler, real, temporary))

@@ -17,10 +17,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
-import pooch
-
 from qtcore.data.download import download
 from qtcore.errors import DataError
+from qtcore.files import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -126,11 +125,6 @@ def data_folder() -> Path | None:
     if not folder.is_dir():
         raise DataError(f"QTCORE_DATA names {folder}, which is not a folder; correct the variable or unset it.")
     return folder
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept."""
-    return Path(os.environ.get("QTCORE_CACHE") or pooch.os_cache("qtcore")).expanduser()
 
 
 def prepared(stem: str) -> Path | None:
