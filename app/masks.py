@@ -73,3 +73,13 @@ CONTOURS: dict[str, Callable[[tuple[int, int], int], Bytes]] = {
     "5×5 patches": _patches,
     "stripes": _stripes,
 }
+PIXELS: dict[str, Callable[[tuple[int, int], int], Bytes]] = {
+    "left half": _box(0, 1, 0, 0.5),
+    "top half": _box(0, 0.5, 0, 1),
+    "middle": _box(0.25, 0.75, 0.25, 0.75),
+    "30 %": _random(0.3),
+    "50 %": _random(0.5),
+    "80 %": _random(0.8),
+    "everything": _box(0, 1, 0, 1),
+    "nothing": _nothing,
+}

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,7 +48,13 @@ class Command:
     """Keep the numbers in this file."""
 
 
-CASES = {"RBM 123×50, batch 500, N=10": "rbm", "Gaussian RBM 560×200, 20 images, N=50": "grbm", "grid 30×30×66, 20 images, N=15": "grid"}
+CASES = {
+    "RBM 123×50, batch 500, N=10": "rbm",
+    "Gaussian RBM 560×200, 20 images, N=50": "grbm",
+    "grid 30×30×66, 20 images, N=15": "grid",
+}
+WORK = {"step": 3, "inference": 1}
+"""What is timed, and how many times the forward pass's useful work it is."""
 NAIVE_STEP_BYTES = {"rbm": 6e6, "grbm": 0.75e9, "grid": 1.9e9}  # what the naive twin keeps of a sample for its gradient, about
 
 
@@ -83,31 +90,30 @@ def seconds(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def compare(kind: str, repeats: int) -> dict[str, float]:
-    """Seconds of a step and of an inference, fast and naive, measured in turn; the fast one several times as often."""
+def compare(kind: str, what: str, repeats: int) -> dict[str, float]:
+    """Seconds of a step or of an inference, fast and naive, measured in turn; the fast one several times as often."""
     model, query = case(kind)
-    part = query[: max(1, min(len(query), int(0.6 * _memory_bytes() / NAIVE_STEP_BYTES[kind])))]  # the naive step of all may not fit
     model.compile_layers()
-    works: dict[str, tuple[Callable[[], None], float, int]] = {
-        "step": (lambda: step(lambda: model.loss(query), model), 1, 5),
-        "inference": (lambda: inference(lambda: model.loss(query)), 1, 5),
-        "naive step": (lambda: step(lambda: bench_naive.loss(model, part), model), len(query) / len(part), 1),
-        "naive inference": (lambda: inference(lambda: bench_naive.loss(model, query)), 1, 1),
+    part = query
+    if what == "step":  # the naive step of all may not fit the memory
+        part = query[: max(1, min(len(query), int(0.6 * _memory_bytes() / NAIVE_STEP_BYTES[kind])))]
+    run = (lambda loss: step(loss, model)) if what == "step" else inference
+    large, out = torch.rand(2, MULTIPLY, MULTIPLY)
+    fast: dict[str, Callable[[], None]] = {
+        "fast": lambda: run(lambda: model.loss(query)),
+        "product": lambda: multiply(large, out),
     }
-    if kind == "grid":
-        large, product = torch.rand(2, MULTIPLY, MULTIPLY)
-        works["four matrix products"] = (lambda: multiply(large, product), 1, 5)
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for name, (work, _, _) in works.items():
-        if not name.startswith("naive"):
-            work()  # buffers and machine code are made once
+    for work in fast.values():
+        work()  # buffers and machine code are made once
+    times: dict[str, list[float]] = {name: [] for name in (*fast, "naive")}
     for _ in range(repeats):
-        for name, (work, factor, often) in works.items():
-            times[name] += [factor * seconds(work) for _ in range(often)]
+        for name, work in fast.items():
+            times[name] += [seconds(work) for _ in range(5)]
+        times["naive"].append(seconds(lambda: run(lambda: bench_naive.loss(model, part))) * len(query) / len(part))
     found = {name: median(values) for name, values in times.items()}
     with torch.no_grad():
-        difference = abs(float(model.loss(query)) - float(bench_naive.loss(model, query)))
-    return found | {"difference": difference, "images": len(query), "naive step images": len(part)}
+        difference = abs(float(model.loss(part)) - float(bench_naive.loss(model, part)))
+    return found | {"difference": difference, "images": len(query), "naive_images": len(part)}
 
 
 def _memory_bytes() -> int:
@@ -116,10 +122,11 @@ def _memory_bytes() -> int:
 
 MULTIPLY = 1024
 """Rows and columns of the matrices that show how fast this machine multiplies."""
+PRODUCTS = 4
 
 
 def multiply(large: torch.Tensor, out: torch.Tensor) -> None:
-    for _ in range(4):
+    for _ in range(PRODUCTS):
         torch.mm(large, large, out=out)
 
 
@@ -204,21 +211,20 @@ def measure(quick: bool) -> dict[str, Any]:
         "versions": {"qtcore": qtcore.__version__},
         "load_before": os.getloadavg()[0],
     }
-    tasks = tqdm(list(CASES.items()), disable=not sys.stderr.isatty(), desc="steps and inference")
-    result["cases"] = {title: alone(compare, kind, repeats) for title, kind in tasks}
-    grid = next(found for title, found in result["cases"].items() if CASES[title] == "grid")
-    rate = 4 * 2 * MULTIPLY**3 / grid["four matrix products"]
-    useful = 2 * 66**2 * 6844 * 15 * grid["images"]
-    result["matrix_rate"] = {
-        "torch": rate,
-        "inference_share": useful / grid["inference"] / rate,
-        "step_share": 3 * useful / grid["step"] / rate,
-    }
+    tasks = tqdm([*product(CASES.items(), WORK)], disable=not sys.stderr.isatty(), desc="steps and inference")
+    result["cases"] = {f"{title}: {what}": alone(compare, kind, what, repeats) for (title, kind), what in tasks}
+    result["grid_share"] = {}
+    for (title, kind), (what, passes) in product(CASES.items(), WORK.items()):
+        if kind == "grid":
+            found = result["cases"][f"{title}: {what}"]
+            rate = PRODUCTS * 2 * MULTIPLY**3 / found["product"]
+            useful = passes * 2 * 66**2 * 6844 * 15 * found["images"]
+            result["grid_share"][what] = {"torch": rate, "share": useful / found["fast"] / rate}
     if sys.platform == "linux":
         images = {"rbm": 500, "grbm": 8, "grid": 2}
         result["memory"] = {
-            title: {"fast": alone(_peak, kind, False, images[kind]), "naive": alone(_peak, kind, True, images[kind])}
-            for title, kind in CASES.items()
+            f"{kind}, {count} samples": {naive: alone(_peak, kind, naive == "naive", count) for naive in ("fast", "naive")}
+            for kind, count in images.items()
         }
     result["one_query"] = one_query()
     result["growth"] = growth(quick)
@@ -237,15 +243,13 @@ def tables(result: dict[str, Any]) -> str:
     """The numbers as Markdown."""
     lines = ["| | naive | fast | ratio | difference in loss |", "|---|---|---|---|---|"]
     for title, found in result["cases"].items():
-        for what in ("step", "inference"):
-            slow, fast = found[f"naive {what}"], found[what]
-            times = f"{1e3 * slow:.0f} ms | {1e3 * fast:.1f} ms | {slow / fast:.0f}×"
-            lines.append(f"| {title}: {what} | {times} | {found['difference']:.1e} |")
-    parts = [f"{found['naive step images']} of {found['images']}" for found in result["cases"].values()]
-    lines += ["", f"Milliseconds per batch; the naive step takes the part of the batch that fits this memory ({', '.join(parts)})."]
-    rate = result["matrix_rate"]
-    shares = f"{100 * rate['inference_share']:.0f} % of that in inference, {100 * rate['step_share']:.0f} % in a training step"
-    lines += ["", f"torch multiplies matrices at {rate['torch'] / 1e9:.0f} GFLOP/s beside them; useful work of the grid: {shares}."]
+        times = f"{1e3 * found['naive']:.0f} ms | {1e3 * found['fast']:.1f} ms | {found['naive'] / found['fast']:.0f}×"
+        part = f" (naive: {found['naive_images']} images)" if found["naive_images"] < found["images"] else ""
+        lines.append(f"| {title}{part} | {times} | {found['difference']:.1e} |")
+    lines += ["", "Milliseconds for the batch; where the naive step does not fit the memory, a part of the batch is timed."]
+    for what, found in result["grid_share"].items():
+        rate = f"{found['torch'] / 1e9:.0f} GFLOP/s, torch's matrix product beside it"
+        lines += [f"The grid's useful work, {what}: {100 * found['share']:.0f} % of {rate}."]
     lines += ["", "| peak memory of a training step | naive | fast | ratio |", "|---|---|---|---|"]
     for title, found in result.get("memory", {}).items():
         ratio = found["naive"] / max(found["fast"], 1)

@@ -51,7 +51,7 @@ def dream(
     smooth: float = 1.0,
     seed: int = 0,
 ) -> Tensor:
-    """Samples [count, V] of a model with Gaussian or binary pixels, drawn block by block.
+    """Samples [count, V] of a model with Gaussian pixels, drawn block by block.
 
     Args:
         image_shape: height and width; the model's notes know those of a shipped model.
@@ -81,6 +81,27 @@ def dream(
             means[:, block] = model(Query(values, observed)).mean[:, block]
             observed[:, block] = True
         values = torch.lerp(values, means, smooth)
+    return values
+
+
+@torch.inference_mode()
+def dream_records(model: Model, count: int = 8, seed: int = 0, rounds: int = 128) -> Tensor:
+    """Samples [count, V] of a model with binary variables, drawn by the chain rule in a random order.
+
+    Where there are more than `rounds` variables, several of them (far from each other in the row) are drawn at a time.
+    """
+    if count < 1 or rounds < 1:
+        raise InputError(f"count and rounds must be at least 1, not {count} and {rounds}.")
+    generator = torch.Generator().manual_seed(seed)
+    (size,) = model._sample_shape()
+    assert size is not None
+    values, observed = torch.zeros(count, size), torch.zeros(count, size, dtype=torch.bool)
+    n_rounds = min(rounds, size)
+    for start in torch.randperm(n_rounds, generator=generator).tolist():
+        block = torch.arange(start, size, n_rounds)
+        probability = model(Query(values, observed).to(model.device)).mean[:, block].cpu()
+        values[:, block] = torch.bernoulli(probability, generator=generator)
+        observed[:, block] = True
     return values
 
 

@@ -3,5 +3,6 @@
 from app.components.choices import Choices, Gallery, Knobs, Upload
 from app.components.painter import Painter, decode_packet
 from app.components.player import Player
+from app.components.record import Record
 
-__all__ = ["Choices", "Gallery", "Knobs", "Painter", "Player", "Upload", "decode_packet"]
+__all__ = ["Choices", "Gallery", "Knobs", "Painter", "Player", "Record", "Upload", "decode_packet"]

@@ -26,7 +26,9 @@ function plot(body, series, options) {
     low = Math.max(low, 1e-7); high = Math.max(high, low)
     low = 10 ** Math.floor(Math.log10(low)); high = 10 ** Math.ceil(Math.log10(high)); if (low === high) high *= 10
   } else if (options.low === undefined || options.high === undefined) {
-    const pad = (high - low || Math.abs(high) || 1) * 0.06
+    const middle = (low + high) / 2, least = 0.01 * Math.abs(middle) || 1 // a curve that hardly moves should look so
+    if (high - low < least) { if (options.low === undefined) low = middle - least / 2; if (options.high === undefined) high = middle + least / 2 }
+    const pad = (high - low) * 0.06
     if (options.low === undefined) low -= pad
     if (options.high === undefined) high += pad
   }
@@ -57,9 +59,9 @@ function plot(body, series, options) {
   }
   if (baseline) {
     const y = scaleY(baseline.value), ends = series.map((each) => each.values.findLast(usable)).filter(usable)
-    const above = ends.length ? scaleY(ends[0]) >= y : true, fits = above ? y > top + 14 : y > height - bottom - 14
+    const above = ends.length ? scaleY(ends[0]) >= y : true, fits = above ? y > top + 14 : y < height - bottom - 14
     svg.append(shape("line", {x1: left, x2: width - right, y1: y, y2: y, style: "stroke:#cc79a7;stroke-width:1.600;stroke-dasharray:5 3"}))
-    svg.append(shape("text", {class: "strong", x: width - right, y: above === fits ? y - 5 : y + 13, "text-anchor": "end"}, `${baseline.label} ${pretty(baseline.value)}`))
+    if (baseline.label) svg.append(shape("text", {class: "strong", x: width - right, y: above === fits ? y - 5 : y + 13, "text-anchor": "end"}, `${baseline.label} ${pretty(baseline.value)}`))
   }
   svg.append(shape("line", {class: "cursor", x1: scaleX(cursor), x2: scaleX(cursor), y1: top, y2: height - bottom}))
   if (names) {

@@ -1,83 +1,22 @@
-// All layers of one or two runs as bytes; slider, play and step happen here. See app/frames.py for the format.
+// The maps of one or two runs, layer by layer, with curves below.
 
-const SERIES = ["var(--accent)", "#d55e00"]
 const LABELS = [["contour", "CONTOUR", [214, 39, 40]], ["in", "IN", [185, 217, 242]], ["out", "OUT", [253, 246, 195]]]
 const LABEL_LINES = {contour: "#d62728", in: "#4a90c8", out: "#b59a00"} // the same hues, dark enough for a thin line
 
-function parse(value) {
-  const bytes = bytesOf(value)
-  if (bytes.length < 4) return null
-  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)))
-  const pixels = header.height * header.width, channels = header.channels.length
-  let at = 4 + length
-  if (header.truth) { header.truthBytes = bytes.subarray(at, at + pixels); at += pixels } else header.truthBytes = null
-  for (const run of header.runs) { run.bytes = bytes.subarray(at, at += run.count * channels * pixels) }
-  header.index = Object.fromEntries(header.channels.map((channel, i) => [channel.name, i]))
-  return header
-}
-
-const pretty = (value) => value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0)
-  : Math.abs(value) >= 10 ? value.toFixed(1) : Math.abs(value) >= 0.01 || value === 0 ? value.toFixed(2) : value.toExponential(0)
-
 export function render({model, el}) {
-  let data = parse(model.frames), follow = model.layer < 0, cursor = model.layer, timer = null, scale = 1, hover = null, shape = "", goal = 0
+  let data = parse(model.frames), scale = 1, hover = null, shape = ""
   let pixel = Array.isArray(model.pixel) && model.pixel.length === 2 ? model.pixel : null
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)")
   const root = node("div", {class: "qt player", tabindex: -1})
   const maps = node("div", {class: "maps"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
-  const slider = node("input", {type: "range", min: 0, max: 1, value: 1, "aria-label": "layer"})
-  const where = node("span", {class: "where"})
-  const speed = node("select", {"aria-label": "speed", title: "Layers per second"},
-    ...[2, 5, 10, 20, 40].map((rate) => node("option", {value: rate, text: `${rate}/s`})))
-  speed.value = "10"
-  const playButton = button("play", "Play the layers (space)", () => timer ? pause() : play(), true)
-  const controls = node("div", {class: "controls"},
-    button("first", "Back to layer 0 (Home)", () => move(0), true), button("back", "One layer back (←)", () => move(cursor - 1), true),
-    playButton, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
-    slider, where, speed,
+  const deck = makeDeck(model, () => data, draw,
     button("image", "Save these maps as PNG", savePNG), node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif",
       onclick: () => { model.gif_wanted += 1 }}))
-  root.append(maps, controls, charts, readout)
+  root.append(maps, deck.controls, charts, readout)
   let pictures = [], panels = [], chartWidth = 220
 
-  const last = () => data ? Math.max(...data.runs.map((run) => run.count)) - 1 : 0
-  const total = () => data ? Math.max(...data.runs.map((run) => run.total)) : 0
   const views = () => model.views.filter((view) => data && view.channel in data.index)
   const dark = () => root.classList.toggle("dark", isDark(el))
-  const value = (run, layer, name, i) => { // the number that a byte stands for
-    const c = data.index[name], channel = data.channels[c], pixels = data.height * data.width
-    const byte = run.bytes[(Math.min(layer, run.count - 1) * data.channels.length + c) * pixels + i]
-    return channel.low + byte / 255 * (channel.high - channel.low)
-  }
-
-  function aim(layer) { // where the user wants to be: while layers still arrive, the cursor waits at the last one
-    goal = layer; follow = goal >= total(); cursor = Math.min(goal, last())
-  }
-  function move(layer, tell = true) {
-    if (tell) pause()
-    aim(Math.max(0, Math.min(layer, total())))
-    if (tell) model.layer = follow ? -1 : goal
-    draw()
-  }
-  function play() {
-    if (still.matches) { move(cursor >= last() ? 0 : cursor + 1); return } // reduced motion: one step per press
-    if (cursor >= last()) cursor = 0
-    follow = false
-    const tick = () => {
-      cursor += 1
-      if (cursor >= last()) { pause(); move(last()); return }
-      draw()
-      timer = setTimeout(tick, 1000 / Number(speed.value))
-    }
-    timer = setTimeout(tick, 1000 / Number(speed.value))
-    playButton.replaceChildren(icon("pause", true)); playButton.setAttribute("aria-label", "Pause (space)"); draw()
-  }
-  function pause() {
-    if (timer) clearTimeout(timer)
-    timer = null
-    playButton.replaceChildren(icon("play", true)); playButton.setAttribute("aria-label", "Play the layers (space)")
-  }
+  const value = (run, layer, name, i) => valueAt(data, run, layer, name, i)
 
   function build() { // the frame: only when its parts change
     const shown = views(), wanted = JSON.stringify([shown, data.runs.map((run) => run.label), data.height, data.width, model.charts])
@@ -106,11 +45,8 @@ export function render({model, el}) {
         picture.addEventListener("pointerleave", () => { hover = null; marks() })
         pictures.push({r, view, base, mark, picture, figure})
       }
-      panels = [...model.charts, {inspect: true}].map((spec) => {
-        const heading = node("h3"), body = node("div"), block = node("div", {class: "chart"}, heading, body)
-        return {spec, heading, body, block}
-      })
-      charts.replaceChildren(...panels.map((panel) => panel.block))
+      panels = [...model.charts, {inspect: true}].map(panel)
+      charts.replaceChildren(...panels.map((each) => each.block))
     }
     maps.style.gridTemplateColumns = `repeat(${shown.length}, ${w}px)`
     const full = Math.max(shown.length, 3) * w + (Math.max(shown.length, 3) - 1) * GAP
@@ -143,7 +79,7 @@ export function render({model, el}) {
   function paint({r, view, base}) {
     const run = data.runs[r], pixels = data.height * data.width, context = base.getContext("2d")
     const image = context.createImageData(data.width, data.height), out = image.data
-    const layer = Math.min(cursor, run.count - 1)
+    const layer = Math.min(deck.cursor, run.count - 1)
     const channel = (name) => { const at = (layer * data.channels.length + data.index[name]) * pixels; return run.bytes.subarray(at, at + pixels) }
     if (view.map === "labels" || view.map === "clones") {
       const contour = channel("contour"), inside = channel("in"), clone = channel("clone")
@@ -189,14 +125,14 @@ export function render({model, el}) {
     return channel.low + data.truthBytes[i] / 255 * (channel.high - channel.low)
   }
   function describe(place) {
-    const i = place[0] * data.width + place[1], parts = [`pixel (row ${place[0]}, column ${place[1]}), layer ${cursor}`], truth = truthAt(i)
+    const i = place[0] * data.width + place[1], parts = [`pixel (row ${place[0]}, column ${place[1]}), layer ${deck.cursor}`], truth = truthAt(i)
     for (const run of data.runs) {
       const name = data.runs.length > 1 ? `${run.label}: ` : ""
       if (model.inspector === "labels") {
-        const c = value(run, cursor, "contour", i), n = value(run, cursor, "in", i)
-        parts.push(`${name}CONTOUR ${pretty(c)}, IN ${pretty(n)}, OUT ${pretty(Math.max(0, 1 - c - n))}, clone ${Math.round(value(run, cursor, "clone", i))}`)
-      } else if (model.inspector === "band") parts.push(`${name}${pretty(value(run, cursor, "mean", i))} ± ${pretty(value(run, cursor, "deviation", i))}`)
-      else parts.push(`${name}p = ${pretty(value(run, cursor, "mean", i))}`)
+        const c = value(run, deck.cursor, "contour", i), n = value(run, deck.cursor, "in", i)
+        parts.push(`${name}CONTOUR ${pretty(c)}, IN ${pretty(n)}, OUT ${pretty(Math.max(0, 1 - c - n))}, clone ${Math.round(value(run, deck.cursor, "clone", i))}`)
+      } else if (model.inspector === "band") parts.push(`${name}${pretty(value(run, deck.cursor, "mean", i))} ± ${pretty(value(run, deck.cursor, "deviation", i))}`)
+      else parts.push(`${name}p = ${pretty(value(run, deck.cursor, "mean", i))}`)
     }
     if (truth !== null) parts.push(`truth ${model.inspector === "labels" ? ["CONTOUR", "OUT", "IN"][truth] : pretty(truth)}`)
     return parts.join(" · ")
@@ -206,15 +142,7 @@ export function render({model, el}) {
     pixel = place; model.pixel = place; marks(); drawCharts()
   }
 
-  function drawCharts() { for (const panel of panels) panel.spec.inspect ? inspect(panel) : curve(panel) }
-  function curve({spec, heading, body}) {
-    heading.title = spec.explain ?? spec.title
-    heading.replaceChildren(spec.title, now(data.runs[0].curves[spec.curve] ?? []))
-    const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: run.curves[spec.curve] ?? []}))
-    const baseline = data.baselines[spec.curve]
-    if (!series.some((each) => each.values.some((v) => v !== null))) { nothing(body, data.without?.[spec.curve] ?? "Not known for this picture."); return }
-    plot(body, series, {...spec, baseline, total: total(), cursor, width: chartWidth, names: data.runs.length > 1, move})
-  }
+  function drawCharts() { for (const each of panels) each.spec.inspect ? inspect(each) : curve(each, data, deck, chartWidth) }
   function inspect({heading, body}) {
     if (!inside(pixel)) { heading.textContent = "One pixel"; nothing(body, "Click a pixel in a map."); return }
     const i = pixel[0] * data.width + pixel[1], truth = truthAt(i), all = (run, name) => Array.from({length: run.count}, (_, k) => value(run, k, name, i))
@@ -224,26 +152,21 @@ export function render({model, el}) {
     if (model.inspector === "labels") {
       const run = data.runs[0], c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
       const series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) => ({label: key.toUpperCase(), colour: LABEL_LINES[key], values}))
-      plot(body, series, {low: 0, high: 1, total: total(), cursor, width: chartWidth, names: true, move})
+      plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: true, move: deck.move})
       return
     }
     const scaleOf = data.channels[data.index.mean]
     const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: all(run, "mean"),
       band: model.inspector === "band" ? all(run, "deviation") : null}))
-    plot(body, series, {low: scaleOf.low, high: scaleOf.high, total: total(), cursor, width: chartWidth, names: data.runs.length > 1, move,
-      baseline: truth === null ? null : {label: "truth", value: truth}})
+    plot(body, series, {low: scaleOf.low, high: scaleOf.high, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: data.runs.length > 1, move: deck.move,
+      baseline: truth === null ? null : {label: "", value: truth}})
   }
-  const now = (values) => node("small", {text: values.length && values[Math.min(cursor, values.length - 1)] !== null ? ` · ${pretty(values[Math.min(cursor, values.length - 1)])}` : ""})
-  function nothing(body, text) { body.replaceChildren(node("div", {class: "none", text})) }
-
   function draw() {
     if (!data) return
     build()
     for (const picture of pictures) paint(picture)
-    slider.max = String(total()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
-    where.textContent = `layer ${cursor} / ${total()}`
+    deck.show(root)
     marks(); drawCharts()
-    root.dataset.layer = String(cursor); root.dataset.seq = String(data.seq); root.dataset.done = String(last() >= total())
   }
 
   function savePNG() {
@@ -254,7 +177,7 @@ export function render({model, el}) {
     for (const [i, {base}] of pictures.entries()) {
       context.drawImage(base, (i % shown.length) * (w + gap), Math.floor(i / shown.length) * (h + gap), w, h)
     }
-    sheet.toBlob((blob) => save(blob, `layer-${cursor}.png`), "image/png")
+    sheet.toBlob((blob) => save(blob, `layer-${deck.cursor}.png`), "image/png")
   }
   function save(blob, name) {
     const address = URL.createObjectURL(blob), link = node("a", {href: address, download: name})
@@ -262,41 +185,24 @@ export function render({model, el}) {
     setTimeout(() => URL.revokeObjectURL(address), 10000)
   }
 
-  slider.addEventListener("input", () => { pause(); aim(Number(slider.value)); draw() })
-  slider.addEventListener("change", () => move(Number(slider.value)))
-  const keys = (event) => {
-    if (event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return
-    if (event.target instanceof HTMLButtonElement && event.key === " ") return
-    if (event.key === " ") timer ? pause() : play()
-    else if (event.key === "ArrowLeft") move(cursor - 1)
-    else if (event.key === "ArrowRight") move(cursor + 1)
-    else if (event.key === "Home") move(0)
-    else if (event.key === "End") move(Infinity)
-    else return
-    event.preventDefault()
-  }
-  root.addEventListener("keydown", keys)
+  root.addEventListener("keydown", deck.keys)
   maps.addEventListener("click", () => root.focus({preventScroll: true}))
 
   model.on("frames", () => {
     const next = parse(model.frames)
     if (!next || (data && next.seq < data.seq)) return
     data = next
-    if (follow) cursor = last()
-    else if (timer) cursor = Math.min(cursor, last())
-    else cursor = Math.min(goal, last())
+    deck.arrived()
     draw()
-    window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: last() + 1, done: last() >= total(), at: performance.now()}}))
+    window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: deck.last() + 1, done: deck.last() >= deck.total(), at: performance.now()}}))
   })
-  model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
   model.on("pixel", () => { pixel = model.pixel.length === 2 ? model.pixel : null; if (data) { marks(); drawCharts() } })
   model.on("views", draw); model.on("charts", draw)
   model.on("gif", () => { const bytes = bytesOf(model.gif); if (bytes.length > 4) save(new Blob([bytes.slice(4)], {type: "image/gif"}), "layers.gif") })
   const resized = () => { draw(); dark() }
   window.addEventListener("resize", resized)
-  model.on("remove", () => { pause(); window.removeEventListener("resize", resized) })
+  model.on("remove", () => window.removeEventListener("resize", resized))
   watchTheme(dark)
-  if (data) aim(follow ? Infinity : model.layer)
   draw(); dark()
   return root
 }

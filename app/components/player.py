@@ -67,7 +67,7 @@ class Player(JSComponent):
     gif = param.Bytes(default=b"", doc="u32 serial number and the file, once it was asked for.")
     gif_wanted = param.Integer(default=0)
 
-    _esm = script("player", "chart")
+    _esm = script("player", "chart", "layers")
     _stylesheets: ClassVar[list[str]] = [style("player")]
 
     def __init__(self, **params: Any) -> None:

@@ -10,5 +10,5 @@ def script(name: str, *parts: str) -> str:
     return "\n".join((FOLDER / f"{each}.js").read_text("utf-8") for each in ("common", *parts, name))
 
 
-def style(name: str) -> str:
-    return (FOLDER / "common.css").read_text("utf-8") + (FOLDER / f"{name}.css").read_text("utf-8")
+def style(*names: str) -> str:
+    return "\n".join((FOLDER / f"{each}.css").read_text("utf-8") for each in ("common", *names))

@@ -14,6 +14,7 @@ from torch import Tensor
 import qtcore
 from app import engine, masks
 from app.clones import clone_colours
+from app.comparisons import Comparison
 from app.components import Choices, Gallery, Knobs, Painter, Player
 from app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
 from app.frames import GridEncoder, Header
@@ -26,12 +27,15 @@ from qtcore.data.glyphs import draw_glyph
 from qtcore.data.inventory import holding
 from qtcore.data.mnist import load_mnist
 from qtcore.errors import DataError
+from qtcore.models.base import Model
 from qtcore.models.grid import GridMRF
 
 log = logging.getLogger(__name__)
 
 SHAPE = (30, 30)
 MODELS = ("grid/border", "grid/border-glyphs")
+LAYERS = (5, 30)
+"""Other numbers of layers to compare with."""
 N_SHOWN = 10
 SEED = 4  # of the glyphs in the gallery
 UNKNOWN = "The truth of a drawing is not known."
@@ -80,9 +84,6 @@ def thumbnails(labels: Tensor) -> Bytes:
     return shades[labels.long()].numpy()
 
 
-COMPARISONS = {"": "off", "untrained": "untrained", "layers-5": "5 layers", "layers-30": "30 layers"}
-
-
 class ContoursPage(PicturePage):
     """One user's Contours page."""
 
@@ -94,7 +95,8 @@ class ContoursPage(PicturePage):
         self.model, sentence = trained()
         self.clones = clone_colours(self.model)
         self.digits = galleries()
-        self.compare = state.compare if state.compare in COMPARISONS else ""
+        name = engine.first_available(*MODELS) or MODELS[0]
+        self.comparison = Comparison(name, LAYERS, state.compare, self.refresh, LEFT)
         self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
         self.labels: Tensor | None = None
         drawing = self._from_address(state.image, state.pixels)
@@ -129,17 +131,9 @@ class ContoursPage(PicturePage):
             margin=(14, 0, 0, 0),
         )
         self.upload.label = "Upload a drawing…"
-        self.comparison = Choices(
-            labels=list(COMPARISONS.values()),
-            selected=list(COMPARISONS).index(self.compare),
-            heading="Compare with",
-            width=LEFT,
-            margin=(14, 0, 0, 0),
-        )
         self.gallery.param.watch(self._on_gallery, "clicks")
         self.sources.param.watch(self._on_source, "clicks")
         self.knobs.param.watch(self._on_noise, ["values", "actions"])
-        self.comparison.param.watch(self._on_compare, "clicks")
         self.tell(sentence)
         self.first()
 
@@ -229,13 +223,6 @@ class ContoursPage(PicturePage):
         else:
             self._show(self._noisy())
 
-    def _on_compare(self, event: Any) -> None:
-        number = self.comparison.clicked()
-        if number is not None:
-            self.comparison.selected = number
-            self.compare = list(COMPARISONS)[number]
-            self.refresh()
-
     def address(self) -> dict[str, str]:
         drawn = self.labels is None
         missing, strokes, seed = self.noise
@@ -243,7 +230,7 @@ class ContoursPage(PicturePage):
             "image": "drawing" if drawn else f"{self.source}-{self.number}",
             "pixels": encode_bytes(self.painter.image) if drawn else "",
             "noise": "" if drawn else f"{missing:g}-{strokes}-{seed}",
-            "compare": self.compare,
+            "compare": self.comparison.value,
         }
 
     # ------------------------------------------------------------------ what to run
@@ -260,18 +247,14 @@ class ContoursPage(PicturePage):
             encoder.truth_bytes(),
             extra={"clones": self.clones, "without": {"nce": UNKNOWN, "iou": UNKNOWN}},
         )
-        runs = [engine.Run(f"{self.model.n_layers} layers", self.model, query, encoder, self.model.n_layers)]
-        if self.compare == "untrained":
-            other = engine.untrained(self.model)
-            runs[0] = engine.Run("trained", self.model, query, encoder, self.model.n_layers)
-            runs.append(engine.Run("untrained", other, query, encoder, other.n_layers))
-        elif self.compare:
-            n_layers = int(self.compare.removeprefix("layers-"))
-            runs.append(engine.Run(f"{n_layers} layers", self.model, query, encoder, n_layers))
-        return header, runs
+
+        def run(label: str, model: Model, n_layers: int) -> engine.Run:
+            return engine.Run(label, model, query, encoder, n_layers)
+
+        return header, self.comparison.runs(self.model, run)
 
     def view(self) -> Viewable:
-        left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.comparison]
+        left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.comparison.row]
         return arrange([*left, self.notice], self.painter, self.player, explanation())
 
 

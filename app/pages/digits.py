@@ -1,11 +1,83 @@
-"""Digits & tables: 8×8 digits and binary records with the RBM and the DBM."""
+"""Digits & tables: binary pictures with painted masks, and binary records, with the RBM and the DBM."""
 
-import panel_material_ui as pmui
+from dataclasses import replace
+from typing import Any
+
+import panel as pn
 from panel.viewable import Viewable
 
+from app.components import Choices
+from app.pages.picture import LEFT
+from app.pages.pixels import PixelsPage
+from app.pages.records import RecordPage
+from app.samples import offered, samples, title
 from app.shell import Shell
+from app.state import State
+
+
+class DigitsPage:
+    """Which dataset and which model; what is asked of them is the business of a page within."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.sets = offered()
+        self.pages: dict[str, PixelsPage | RecordPage] = {}
+        self.views: dict[str, Viewable] = {}
+        self.column = pn.Column(sizing_mode="stretch_width", margin=0)
+        kind, _, dataset = shell.states["digits"].model.partition("/")
+        if kind not in self.sets.get(dataset, []):
+            dataset = next(iter(self.sets))
+            kind = self.sets[dataset][0]
+            if shell.states["digits"].model:  # what the address says of masks and records is of a model that is not here
+                shell.states["digits"] = State(page="digits")
+        self._show(dataset, kind)
+
+    def _show(self, dataset: str, kind: str) -> None:
+        if dataset not in self.pages:
+            found = samples(dataset)
+            make = PixelsPage if found.shape is not None else RecordPage
+            made: PixelsPage | RecordPage = make(self.shell, found, f"{kind}/{dataset}")
+            self.pages[dataset] = made
+            self.views[dataset] = made.view(self._choosers(dataset, kind))
+        self.column[:] = [self.views[dataset]]
+
+    def _choosers(self, dataset: str, kind: str) -> list[Viewable]:
+        """The rows of buttons above a dataset's page."""
+        names, kinds = list(self.sets), self.sets[dataset]
+        data = Choices(
+            labels=[title(name) for name in names], selected=names.index(dataset), heading="Data", width=LEFT, margin=0
+        )
+        models = Choices(
+            labels=[each.upper() for each in kinds],
+            selected=kinds.index(kind),
+            heading="Model",
+            width=LEFT,
+            margin=(14, 0, 0, 0),
+        )
+
+        def on_data(event: Any) -> None:
+            number = data.clicked()
+            if number is not None and names[number] != dataset:
+                self._turn(names[number])
+
+        def on_model(event: Any) -> None:
+            number = models.clicked()
+            if number is not None:
+                models.selected = number
+                self.pages[dataset].use(f"{kinds[number]}/{dataset}")
+
+        data.param.watch(on_data, "clicks")
+        models.param.watch(on_model, "clicks")
+        return [data, models]
+
+    def _turn(self, dataset: str) -> None:
+        """Go to another dataset: as it was left, or with a question of its own."""
+        if dataset not in self.pages:
+            self.shell.states["digits"] = replace(State(page="digits"), model=f"{self.sets[dataset][0]}/{dataset}")
+        self._show(dataset, self.sets[dataset][0])
+        self.pages[dataset].remember()
 
 
 def page(shell: Shell) -> Viewable:
     """What the tab shows."""
-    return pmui.Typography("Coming: 8×8 digits and binary records with the RBM and the DBM.", margin=16)
+    return DigitsPage(shell).column

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import qtcore
 from app import engine, masks
+from app.comparisons import Comparison
 from app.components import Choices, Gallery, Painter, Player
 from app.components.player import GAUSSIAN_VIEWS, NCE_HIDDEN, RESIDUAL
 from app.frames import GaussianEncoder, Header
@@ -34,6 +35,8 @@ MODEL = "grbm/frey"
 N_SHOWN = 12
 MAX_STANDARDISED = 8.0
 """Uploads are cut here: a pixel that hardly varies in the training faces would turn any other grey into a huge number."""
+LAYERS = (5, 15, 100)
+"""Other numbers of layers to compare with."""
 EMPTY = "Hide at least one pixel completely to score the answer."
 
 
@@ -88,15 +91,6 @@ def to_values(grey: Bytes, model: Model) -> Tensor:
     return values.clamp(-MAX_STANDARDISED, MAX_STANDARDISED)
 
 
-COMPARISONS = {
-    "": "off",
-    "untrained": "untrained",
-    "layers-5": "5 layers",
-    "layers-15": "15 layers",
-    "layers-100": "100 layers",
-}
-
-
 class FacesPage(PicturePage):
     """One user's Faces page."""
 
@@ -107,7 +101,7 @@ class FacesPage(PicturePage):
         state = shell.states["faces"]
         self.model = trained()
         self.faces = galleries()
-        self.compare = state.compare if state.compare in COMPARISONS else ""
+        self.comparison = Comparison(MODEL, LAYERS, state.compare, self.refresh, LEFT)
         self.pick(*self._from_address(state.image, state.pixels))
         mask = restored_mask(state.mask, SHAPE, masks.FACES["left half"](SHAPE, 0))
         if state.image and not state.mask:
@@ -121,16 +115,8 @@ class FacesPage(PicturePage):
         self.sources = Choices(
             labels=[each.label for each in self.faces], selected=self.faces.index(shown), width=LEFT, margin=(6, 0, 0, 0)
         )
-        self.comparison = Choices(
-            labels=list(COMPARISONS.values()),
-            selected=list(COMPARISONS).index(self.compare),
-            heading="Compare with",
-            width=LEFT,
-            margin=(14, 0, 0, 0),
-        )
         self.gallery.param.watch(self._on_gallery, "clicks")
         self.sources.param.watch(self._on_source, "clicks")
-        self.comparison.param.watch(self._on_compare, "clicks")
         if not state.image and not state.mask:
             self.preset_row.selected = 0
         self.first()
@@ -184,19 +170,12 @@ class FacesPage(PicturePage):
         self.pick("upload", -1, to_values(grey, self.model))
         self._show()
 
-    def _on_compare(self, event: Any) -> None:
-        number = self.comparison.clicked()
-        if number is not None:
-            self.comparison.selected = number
-            self.compare = list(COMPARISONS)[number]
-            self.refresh()
-
     def address(self) -> dict[str, str]:
         uploaded = self.source == "upload"
         return {
             "image": "upload" if uploaded else f"{self.source}-{self.number}",
             "pixels": encode_bytes(to_grey(self.values, self.model)) if uploaded else "",
-            "compare": self.compare,
+            "compare": self.comparison.value,
         }
 
     # ------------------------------------------------------------------ what to run
@@ -214,19 +193,15 @@ class FacesPage(PicturePage):
         header = Header(
             SHAPE, encoder.channels, self.painter.seq, encoder.truth_bytes(), baselines, extra={"without": {"nce": EMPTY}}
         )
-        runs = [engine.Run(f"{self.model.n_layers} layers", self.model, query, encoder, self.model.n_layers)]
-        if self.compare == "untrained":
-            runs[0] = engine.Run("trained", self.model, query, encoder, self.model.n_layers)
-            other = engine.untrained(self.model)
-            runs.append(engine.Run("untrained", other, query, GaussianEncoder(other, self.values, target), other.n_layers))
-        elif self.compare:
-            n_layers = int(self.compare.removeprefix("layers-"))
-            runs.append(engine.Run(f"{n_layers} layers", self.model, query, encoder, n_layers))
-        return header, runs
+
+        def run(label: str, model: Model, n_layers: int) -> engine.Run:
+            return engine.Run(label, model, query, GaussianEncoder(model, self.values, target), n_layers)
+
+        return header, self.comparison.runs(self.model, run)
 
     def view(self) -> Viewable:
-        left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row, self.comparison]
-        return arrange([*left, self.notice], self.painter, self.player, EXPLANATION())
+        left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row]
+        return arrange([*left, self.comparison.row, self.notice], self.painter, self.player, EXPLANATION())
 
 
 def EXPLANATION() -> list[Viewable]:
