@@ -1,0 +1,75 @@
+"""Two models side by side on the same question: what the one that is shown can be compared with."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import qtcore
+from app import engine
+from app.components import Choices
+from qtcore.models.base import Model
+
+METHODS = {"pcd": "PCD", "advil": "AdVIL"}
+"""Other ways to train the same model; the query-trained one bears the plain name."""
+OTHER_KIND = {"rbm": "dbm", "dbm": "rbm"}
+
+Make = Callable[[str, Model, int], engine.Run]
+
+
+def offered(name: str, layers: Sequence[int]) -> dict[str, str]:
+    """What the model `name` can be compared with here: the word in the address → the words on the button."""
+    shipped = qtcore.available()
+    found = {"": "off"}
+    found |= {method: f"{label} weights" for method, label in METHODS.items() if _sibling(name, method) in shipped}
+    other = OTHER_KIND.get(name.partition("/")[0])
+    if other and _sibling(name, other) in shipped:
+        found[other] = other.upper()
+    if name in shipped:
+        found["untrained"] = "untrained"
+    return found | {f"layers-{count}": f"{count} layers" for count in layers}
+
+
+def _sibling(name: str, word: str) -> str:
+    """The model of the same dataset that was trained otherwise, or is of the other kind."""
+    kind, _, dataset = name.partition("/")
+    return f"{word}/{dataset}" if word in OTHER_KIND else f"{kind}-{word}/{dataset}"
+
+
+class Comparison:
+    """A row of buttons and what it means. `changed` is called when the user chose something else."""
+
+    def __init__(self, name: str, layers: Sequence[int], wanted: str, changed: Callable[[], None], width: int) -> None:
+        self.value = wanted
+        self._layers, self._changed = layers, changed
+        self.row = Choices(heading="Compare with", width=width, margin=(14, 0, 0, 0))
+        self.use(name)
+        self.row.param.watch(self._on_click, "clicks")
+
+    def use(self, name: str) -> None:
+        """Compare with this model from now on."""
+        self.name = name
+        self.options = offered(name, self._layers)
+        self.value = self.value if self.value in self.options else ""
+        self.row.param.update(labels=list(self.options.values()), selected=list(self.options).index(self.value))
+
+    def _on_click(self, event: Any) -> None:
+        number = self.row.clicked()
+        if number is not None:
+            self.row.selected = number
+            self.value = list(self.options)[number]
+            self._changed()
+
+    def runs(self, model: Model, make: Make) -> list[engine.Run]:
+        """The run of the model that is shown, and that of the other one; `make(label, model, layers)` makes a run."""
+        own = f"{model.n_layers} layers"
+        if not self.value:
+            return [make(own, model, model.n_layers)]
+        if self.value.startswith("layers-"):
+            count = int(self.value.removeprefix("layers-"))
+            return [make(own, model, model.n_layers), make(f"{count} layers", model, count)]
+        if self.value == "untrained":
+            other, labels = engine.untrained(model), ("trained", "untrained")
+        else:
+            other = engine.model(_sibling(self.name, self.value))
+            own_kind = OTHER_KIND.get(self.value)
+            labels = (own_kind.upper(), self.value.upper()) if own_kind else ("QT", METHODS[self.value])
+        return [make(labels[0], model, model.n_layers), make(labels[1], other, other.n_layers)]

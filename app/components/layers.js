@@ -1,0 +1,113 @@
+// Layers as bytes (see app/frames.py for the format), and the deck that plays them: slider, play, step and speed.
+
+const SERIES = ["var(--accent)", "#d55e00"]
+
+function parse(value) {
+  const bytes = bytesOf(value)
+  if (bytes.length < 4) return null
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true)
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)))
+  const pixels = header.height * header.width, channels = header.channels.length
+  let at = 4 + length
+  if (header.truth) { header.truthBytes = bytes.subarray(at, at + pixels); at += pixels } else header.truthBytes = null
+  for (const run of header.runs) { run.bytes = bytes.subarray(at, at += run.count * channels * pixels) }
+  header.index = Object.fromEntries(header.channels.map((channel, i) => [channel.name, i]))
+  return header
+}
+
+const pretty = (value) => value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0)
+  : Math.abs(value) >= 10 ? value.toFixed(1) : Math.abs(value) >= 0.01 || value === 0 ? value.toFixed(2) : value.toExponential(0)
+
+// The number that a byte stands for.
+function valueAt(data, run, layer, name, i) {
+  const c = data.index[name], channel = data.channels[c], pixels = data.height * data.width
+  const byte = run.bytes[(Math.min(layer, run.count - 1) * data.channels.length + c) * pixels + i]
+  return channel.low + byte / 255 * (channel.high - channel.low)
+}
+
+// The curve of one quantity over the layers, with its value at the cursor beside the title.
+function curve({spec, heading, body}, data, deck, width) {
+  const values = data.runs[0].curves[spec.curve] ?? [], now = values.length ? values[Math.min(deck.cursor, values.length - 1)] : null
+  heading.title = spec.explain ?? spec.title
+  heading.replaceChildren(spec.title, node("small", {text: now === null ? "" : ` · ${pretty(now)}`}))
+  const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: run.curves[spec.curve] ?? []}))
+  if (!series.some((each) => each.values.some((v) => v !== null))) { nothing(body, data.without?.[spec.curve] ?? "Not known for this picture."); return }
+  plot(body, series, {...spec, baseline: data.baselines[spec.curve], total: deck.total(), cursor: deck.cursor, width, names: data.runs.length > 1, move: deck.move})
+}
+function nothing(body, text) { body.replaceChildren(node("div", {class: "none", text})) }
+function panel(spec) {
+  const heading = node("h3"), body = node("div")
+  return {spec, heading, body, block: node("div", {class: "chart"}, heading, body)}
+}
+
+// `shown()` is the parsed blob, `draw()` draws it at the cursor; `model.layer` is the cursor (-1: the last layer there is).
+function makeDeck(model, shown, draw, ...extras) {
+  let follow = model.layer < 0, cursor = Math.max(model.layer, 0), timer = null, goal = 0
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)")
+  const last = () => shown() ? Math.max(...shown().runs.map((run) => run.count)) - 1 : 0
+  const total = () => shown() ? Math.max(...shown().runs.map((run) => run.total)) : 0
+  const slider = node("input", {type: "range", min: 0, max: 1, value: 1, "aria-label": "layer"})
+  const where = node("span", {class: "where"})
+  const speed = node("select", {"aria-label": "speed", title: "Layers per second"},
+    ...[2, 5, 10, 20, 40].map((rate) => node("option", {value: rate, text: `${rate}/s`})))
+  speed.value = "10"
+  const playButton = button("play", "Play the layers (space)", () => timer ? pause() : play(), true)
+  const controls = node("div", {class: "controls"},
+    button("first", "Back to layer 0 (Home)", () => move(0), true), button("back", "One layer back (←)", () => move(cursor - 1), true),
+    playButton, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
+    slider, where, speed, ...extras)
+
+  function aim(layer) { // where the user wants to be: while layers still arrive, the cursor waits at the last one
+    goal = layer; follow = goal >= total(); cursor = Math.min(goal, last())
+  }
+  function move(layer) {
+    pause()
+    aim(Math.max(0, Math.min(layer, total())))
+    model.layer = follow ? -1 : goal
+    draw()
+  }
+  function play() {
+    if (still.matches) { move(cursor >= last() ? 0 : cursor + 1); return } // reduced motion: one step per press
+    if (cursor >= last()) cursor = 0
+    follow = false
+    const tick = () => {
+      cursor += 1
+      if (cursor >= last()) { pause(); move(last()); return }
+      draw()
+      timer = setTimeout(tick, 1000 / Number(speed.value))
+    }
+    timer = setTimeout(tick, 1000 / Number(speed.value))
+    playButton.replaceChildren(icon("pause", true)); playButton.setAttribute("aria-label", "Pause (space)"); draw()
+  }
+  function pause() {
+    if (timer) clearTimeout(timer)
+    timer = null
+    playButton.replaceChildren(icon("play", true)); playButton.setAttribute("aria-label", "Play the layers (space)")
+  }
+  function arrived() { // more layers, or another run
+    if (follow) cursor = last()
+    else cursor = Math.min(timer ? cursor : goal, last())
+  }
+  function show(root) { // the state of the deck, for the eye and for tests
+    slider.max = String(total()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
+    where.textContent = `layer ${cursor} / ${total()}`
+    root.dataset.layer = String(cursor); root.dataset.seq = String(shown().seq); root.dataset.done = String(last() >= total())
+  }
+  function keys(event) {
+    if (event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return
+    if (event.target instanceof HTMLButtonElement && event.key === " ") return
+    if (event.key === " ") timer ? pause() : play()
+    else if (event.key === "ArrowLeft") move(cursor - 1)
+    else if (event.key === "ArrowRight") move(cursor + 1)
+    else if (event.key === "Home") move(0)
+    else if (event.key === "End") move(Infinity)
+    else return
+    event.preventDefault()
+  }
+  slider.addEventListener("input", () => { pause(); aim(Number(slider.value)); draw() })
+  slider.addEventListener("change", () => move(Number(slider.value)))
+  model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
+  model.on("remove", pause)
+  if (shown()) aim(follow ? Infinity : model.layer)
+  return {controls, keys, total, last, move, arrived, show, get cursor() { return cursor }}
+}

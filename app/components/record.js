@@ -1,0 +1,120 @@
+// One record: for each variable a button with its role (known, asked, unknown) and a bar with its marginal, layer by layer.
+// The roles live here; each change goes out as one packet: u32 number, then a byte for each variable.
+
+const UNKNOWN = 0, TARGET = 128, KNOWN = 255
+const NEXT = {[KNOWN]: TARGET, [TARGET]: UNKNOWN, [UNKNOWN]: KNOWN}
+const WORDS = {[KNOWN]: "known", [TARGET]: "asked", [UNKNOWN]: "unknown"}
+const CHARTS = 250 // pixels
+
+export function render({model, el}) {
+  const V = model.names.length
+  let data = parse(model.frames), roles = new Uint8Array(V), seq = 0, runs = 0
+  const root = node("div", {class: "qt player record", tabindex: -1})
+  const deck = makeDeck(model, () => data, draw)
+  const rows = node("div", {class: "rows"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
+  const key = (role, text, words) => node("span", {}, node("i", {class: "role", "data-role": role, text}), words)
+  const legend = node("div", {class: "keys"}, key("known", "1", "known"), key("asked", "?", "asked and scored"), key("unknown", "–", "unknown"),
+    node("span", {}, node("i", {class: "tick"}), "truth"), node("span", {class: "runs"}))
+  root.append(node("div", {class: "main"}, deck.controls, node("div", {class: "about"}, legend, readout), rows), charts)
+  const panels = [...model.charts, {inspect: true}].map(panel)
+  charts.append(...panels.map((each) => each.block))
+
+  const lines = model.names.map((name, i) => {
+    const role = node("button", {type: "button", class: "role", "data-variable": i, onclick: () => change([i], NEXT[roles[i]]), onfocus: () => choose(i)})
+    const fills = [node("i", {class: "fill"}), node("i", {class: "fill second"})], tick = node("i", {class: "tick"}), number = node("span", {class: "number"})
+    const track = node("span", {class: "track"}, ...fills, tick)
+    const line = node("div", {class: "line", onclick: () => choose(i)}, role, node("span", {class: "name", text: name}), track, number)
+    return {name, role, fills, tick, track, number, line}
+  })
+  for (const [title, start, stop] of model.groups) {
+    const block = node("div", {class: stop - start > 20 ? "group long" : "group"})
+    const all = Array.from({length: stop - start}, (_, k) => start + k)
+    if (title) {
+      for (const i of all) lines[i].full = `${title}: ${lines[i].name}`
+      block.append(node("button", {type: "button", class: "title", text: title, title: `All of ${title}: known, asked, unknown`,
+        onclick: () => change(all, all.every((i) => roles[i] === roles[start]) ? NEXT[roles[start]] : KNOWN)}))
+    }
+    block.append(...all.map((i) => lines[i].line))
+    rows.append(block)
+  }
+
+  function change(which, role) {
+    for (const i of which) roles[i] = role
+    seq += 1
+    const packet = new Uint8Array(4 + V)
+    new DataView(packet.buffer).setUint32(0, seq, true)
+    packet.set(roles, 4)
+    draw()
+    window.dispatchEvent(new CustomEvent("qtcore:packet", {detail: {seq, at: performance.now()}}))
+    model.packet = packet.buffer
+  }
+  function choose(i) { if (model.variable !== i) { model.variable = i; mark(); if (data) inspect() } }
+  function mark() { lines.forEach((each, i) => each.line.classList.toggle("chosen", i === model.variable)) }
+  const truthOf = (i) => data.truthBytes ? data.truthBytes[i] / 255 : null
+
+  function drawLine(each, i) {
+    const word = WORDS[roles[i]], truth = truthOf(i), known = roles[i] === KNOWN, values = data.runs.map((run) => known ? truth : valueAt(data, run, deck.cursor, "mean", i))
+    each.line.dataset.role = word
+    each.role.dataset.role = word
+    each.role.textContent = known ? String(Math.round(truth)) : roles[i] === TARGET ? "?" : "–"
+    each.role.setAttribute("aria-label", `${each.full ?? each.name}: ${word}`)
+    each.line.title = `${each.full ?? each.name}: ${word}; ${data.runs.map((run, r) => `${data.runs.length > 1 ? `${run.label} ` : ""}p = ${pretty(values[r])}`).join(", ")}; truth ${truth}`
+    each.fills.forEach((fill, r) => { fill.style.width = `${100 * (values[r] ?? 0)}%`; fill.hidden = r >= values.length })
+    each.tick.style.left = `${100 * truth}%`; each.tick.hidden = known
+    each.number.textContent = known ? "" : values.map((p) => p.toFixed(2)).join(" ")
+    each.number.classList.toggle("off", !known && Math.abs(values[0] - truth) > 0.5)
+    each.number.dataset.p = values.map((p) => p.toFixed(3)).join(" ")
+  }
+  function inspect() {
+    const {heading, body} = panels.at(-1), i = model.variable
+    if (!(i >= 0 && i < V)) { heading.textContent = "One variable"; nothing(body, "Click a variable."); return }
+    const name = lines[i].full ?? lines[i].name
+    heading.replaceChildren(name, node("small", {text: ` · truth ${truthOf(i)}`})); heading.title = `The marginal of ${name} after each layer`
+    const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: Array.from({length: run.count}, (_, k) => valueAt(data, run, k, "mean", i))}))
+    plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: CHARTS, names: data.runs.length > 1, move: deck.move,
+      baseline: {label: "", value: truthOf(i)}})
+  }
+  function count() {
+    const asked = lines.map((_, i) => i).filter((i) => roles[i] === TARGET), known = roles.filter((role) => role === KNOWN).length
+    const right = (run) => asked.filter((i) => Math.abs(valueAt(data, run, deck.cursor, "mean", i) - truthOf(i)) < 0.5).length
+    const found = asked.length ? `; right side of ½: ${data.runs.map((run) => `${data.runs.length > 1 ? `${run.label} ` : ""}${right(run)}`).join(", ")} of ${asked.length}` : ""
+    readout.textContent = `${known} known, ${asked.length} asked, ${V - known - asked.length} unknown${found}`
+  }
+  function draw() {
+    if (!data) return
+    if (runs !== data.runs.length) {
+      runs = data.runs.length
+      root.classList.toggle("pair", runs > 1)
+    }
+    legend.lastChild.replaceChildren(...(runs > 1 ? data.runs.map((run, r) => node("span", {}, node("i", {class: "run", style: `background:${SERIES[r]}`}), run.label)) : []))
+    lines.forEach(drawLine)
+    for (const each of panels.slice(0, -1)) curve(each, data, deck, CHARTS)
+    inspect(); count(); mark()
+    deck.show(root)
+  }
+
+  rows.addEventListener("keydown", (event) => { // up and down go from variable to variable
+    const at = Number(event.target.dataset?.variable ?? -1), step = {ArrowUp: -1, ArrowDown: 1}[event.key]
+    if (at < 0 || !step) return
+    event.preventDefault(); lines[Math.max(0, Math.min(V - 1, at + step))].role.focus()
+  })
+  root.addEventListener("keydown", deck.keys)
+  function take() { // what Python gives: u32 serial number, roles
+    const given = bytesOf(model.given)
+    if (given.length === 4 + V) roles = given.slice(4)
+  }
+  take()
+  model.on("given", () => { take(); draw() })
+  model.on("frames", () => {
+    const next = parse(model.frames)
+    if (!next || (data && next.seq < data.seq)) return
+    data = next
+    deck.arrived(); draw()
+    window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: deck.last() + 1, done: deck.last() >= deck.total(), at: performance.now()}}))
+  })
+  model.on("variable", () => { mark(); if (data) inspect() })
+  const dark = () => root.classList.toggle("dark", isDark(el))
+  watchTheme(dark)
+  draw(); dark()
+  return root
+}

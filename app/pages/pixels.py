@@ -1,0 +1,136 @@
+"""Binary pictures with painted masks: 8×8 digits and 16×8 letters, for the RBM and the DBM."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from panel.viewable import Viewable
+
+import qtcore
+from app import engine, masks
+from app.comparisons import Comparison
+from app.components import Gallery, Painter, Player
+from app.components.player import BERNOULLI_VIEWS, NCE_HIDDEN, RESIDUAL
+from app.frames import BernoulliEncoder, Header
+from app.pages.picture import LEFT, PicturePage, arrange, card, restored_look, restored_mask
+from app.samples import Samples
+from app.shell import Shell
+from qtcore.models.base import Model
+from qtcore.models.rbm import RBM
+
+LAYERS = (3, 30)
+"""Other numbers of layers to compare with."""
+EMPTY = "Hide at least one pixel completely to score the answer."
+UNTRAINED = "No trained model of this kind is shipped with this version: what you see is an untrained one."
+
+
+def model_named(name: str, n_visible: int) -> tuple[Model, str]:
+    """The shipped model and the sentence to show with it (empty when it is a trained one)."""
+    if name in qtcore.available():
+        return engine.model(name), ""
+    return engine.untrained(RBM(n_visible, 50)), UNTRAINED
+
+
+class PixelsPage(PicturePage):
+    """One user's picture of a binary set."""
+
+    name = "digits"
+    presets = masks.PIXELS
+
+    def __init__(self, shell: Shell, samples: Samples, model: str) -> None:
+        state = shell.states["digits"]
+        assert samples.shape is not None
+        self.samples, shape = samples, samples.shape
+        self.number = samples.number(state.image)
+        self.comparison = Comparison(model, LAYERS, state.compare, self.refresh, LEFT)
+        default = masks.PIXELS["nothing" if state.image else "left half"](shape, 0)
+        painter = Painter(samples.pictures()[self.number], restored_mask(state.mask, shape, default), margin=0)
+        player = Player(
+            views=BERNOULLI_VIEWS,
+            charts=[RESIDUAL, NCE_HIDDEN],
+            inspector="probability",
+            margin=0,
+            **restored_look(state, shape, [shape[0] // 2, shape[1] // 4]),
+        )
+        super().__init__(shell, painter, player)
+        zoom = 24 / shape[1]
+        self.gallery = Gallery(samples.pictures(), heading=samples.heading, width=LEFT, margin=(14, 0, 0, 0), zoom=zoom)
+        self.gallery.selected = self.number
+        self.gallery.param.watch(self._on_gallery, "clicks")
+        if not state.image and not state.mask:
+            self.preset_row.selected = list(self.presets).index("left half")
+        self._load(model)
+        self.first()
+
+    def use(self, model: str) -> None:
+        """Ask another model the same."""
+        self.comparison.use(model)
+        self._load(model)
+        self.refresh()
+
+    def _load(self, model: str) -> None:
+        self.model_name = model
+        self.model, sentence = model_named(model, self.samples.values.shape[1])
+        self.tell(sentence)
+
+    def _on_gallery(self, event: Any) -> None:
+        number = self.gallery.clicked()
+        if number is not None:
+            self.number = self.gallery.selected = number
+            self.painter.give(image=self.samples.pictures()[number])
+            self.refresh()
+
+    def address(self) -> dict[str, str]:
+        image = f"{self.samples.key}-{self.number}"
+        return {"model": self.model_name, "image": image, "compare": self.comparison.value, "record": ""}
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        values = self.samples.values[self.number]
+        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+        target = weights[0] == 0
+        query = qtcore.Query(values[None], weights)
+        encoder = BernoulliEncoder(self.model, values, target)
+        extra = {"without": {"nce": EMPTY}}
+        header = Header(self.painter.shape, encoder.channels, self.painter.seq, encoder.truth_bytes(), extra=extra)
+
+        def run(label: str, model: Model, n_layers: int) -> engine.Run:
+            return engine.Run(label, model, query, encoder, n_layers)
+
+        return header, self.comparison.runs(self.model, run)
+
+    def view(self, above: Sequence[Viewable]) -> Viewable:
+        left = [*above, self.gallery, self.preset_row, self.comparison.row, self.notice]
+        return arrange(left, self.painter, self.player, explanation(self.samples.dataset == "digits"))
+
+
+def explanation(soft: bool) -> list[Viewable]:
+    """Three cards: the question, a layer, the two models."""
+    grey = r" The digits' grey levels count as soft readings: 0.5 says nothing." if soft else ""
+    return [
+        card(
+            "What is asked",
+            r"Seen pixels are evidence, hatched ones are asked for. The model answers with a probability for each: "
+            r"$p(v_i = 1 \mid v_{\mathrm{seen}}) \approx \sigma(\text{belief})$, and the score is "
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{hidden}} \log_2 p(v_i)$ in bits: lower is better." + grey,
+        ),
+        *both_models(),
+    ]
+
+
+def both_models() -> list[Viewable]:
+    """Two cards that pictures and records share."""
+    return [
+        card(
+            "What happens in a layer",
+            r"Pixels and hidden units exchange log-odds. With the cavity $x$ (all that the sender heard from the others) a "
+            r"message is $f_w(x) = \log\frac{1 + e^{x + w}}{e^w + e^x}$: never larger than the coupling $w$. One layer "
+            r"goes to the hidden units and back; training made the answer good after exactly 10.",
+        ),
+        card(
+            "RBM and DBM",
+            r"The RBM joins each visible variable to each of 50 hidden ones (100 or 200 for the largest sets). The DBM has "
+            r"a second hidden layer above: $v - h_1 - h_2$. Belief propagation treats both alike, since $v$ and $h_2$ "
+            r"together face $h_1$.",
+        ),
+    ]

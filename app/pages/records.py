@@ -1,0 +1,192 @@
+"""One binary record: what is known, what is asked, and the model's answer for each variable."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import panel as pn
+import torch
+from numpy.typing import NDArray
+from panel.viewable import Viewable
+
+import qtcore
+from app import engine
+from app.comparisons import Comparison
+from app.components import Choices, Record
+from app.components.record import KNOWN, TARGET, UNKNOWN
+from app.frames import BernoulliEncoder, Header
+from app.pages.picture import LEFT, NOTICE, card
+from app.pages.pixels import LAYERS, both_models, model_named
+from app.samples import Samples
+from app.shell import Shell
+from app.state import decode_bytes, encode_bytes, pixel_of
+from qtcore.models.base import Model
+
+Bytes = NDArray[np.uint8]
+
+PRESETS = ("one question", "30 %", "50 %", "80 %", "everything", "nothing")
+EMPTY = "Ask for at least one variable to score the answer."
+UNNAMED = "Nobody published what the variables of this set mean."
+
+
+def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int) -> Bytes:
+    """Roles of `count` variables: a whole group is asked, or a share of all."""
+    roles = np.full(count, KNOWN, np.uint8)
+    rng = np.random.default_rng(seed)
+    if name == "one question":
+        _, start, stop = groups[int(rng.integers(len(groups)))]
+        if len(groups) == 1:  # no names, no groups
+            start = int(rng.integers(count))
+            stop = start + 1
+        roles[start:stop] = TARGET
+    elif name.endswith("%"):
+        roles[rng.permutation(count)[: round(int(name[:-2]) / 100 * count)]] = TARGET
+    elif name == "everything":
+        roles[:] = TARGET
+    return roles
+
+
+class RecordPage:
+    """One user's record of a binary set."""
+
+    def __init__(self, shell: Shell, samples: Samples, model: str) -> None:
+        state = shell.states["digits"]
+        self.shell, self.samples = shell, samples
+        self.number = samples.number(state.image)
+        self.seed = 0
+        count = samples.values.shape[1]
+        self.notice = pn.pane.HTML("", visible=False, width=LEFT, margin=(8, 0), styles=NOTICE)
+        self.latest = engine.Latest(self.tell)
+        self.comparison = Comparison(model, LAYERS, state.compare, self.refresh, LEFT)
+        found = decode_bytes(state.record, (1, count))
+        chosen = pixel_of(state.pixel, (1, count))
+        self.record = Record(
+            np.zeros(count, np.uint8),
+            samples.names,
+            layer=state.integer("layer", 0, 1000, -1),
+            sizing_mode="stretch_width",
+            margin=(0, 0, 0, 20),
+        )
+        usable = found is not None and bool(np.isin(found, (UNKNOWN, TARGET, KNOWN)).all())
+        self.record.give(found[0] if usable and found is not None else preset("50 %", self.record.groups, count, 0))
+        self.record.variable = chosen[1] if chosen else int((self.record.roles == TARGET).argmax())
+        self.rows = Choices(
+            labels=[str(i + 1) for i in range(len(samples.values))],
+            selected=self.number,
+            heading=f"Record: {samples.heading[0].lower()}{samples.heading[1:]}" if samples.key == "dream" else samples.heading,
+            width=LEFT,
+            margin=(14, 0, 0, 0),
+        )
+        self.preset_row = Choices(labels=list(PRESETS), heading="Ask", width=LEFT, margin=(14, 0, 0, 0))
+        self.preset_row.selected = -1 if usable else PRESETS.index("50 %")
+        self.record.changes(self._on_change)
+        self.rows.param.watch(self._on_row, "clicks")
+        self.preset_row.param.watch(self._on_preset, "clicks")
+        self.record.param.watch(self._on_look, ["layer", "variable"])
+        if pn.state.curdoc is not None:
+            pn.state.on_session_destroyed(lambda context: self.latest.cancel())
+        self._load(model)
+        header, runs = self.question()
+        self.record.frames = engine.compute(header, runs)
+
+    def use(self, model: str) -> None:
+        """Ask another model the same."""
+        self.comparison.use(model)
+        self._load(model)
+        self.refresh()
+
+    def _load(self, model: str) -> None:
+        self.model_name = model
+        self.model, sentence = model_named(model, self.samples.values.shape[1])
+        self.tell(sentence)
+
+    # ------------------------------------------------------------------ what to run
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        values, roles = self.samples.values[self.number], self.record.roles
+        target = torch.from_numpy(roles == TARGET)
+        query = qtcore.Query(values[None], torch.from_numpy(roles == KNOWN)[None])
+        encoder = BernoulliEncoder(self.model, values, target)
+        extra = {"without": {"nce": EMPTY}}
+        header = Header((1, len(roles)), encoder.channels, self.record.seq, encoder.truth_bytes(), extra=extra)
+
+        def run(label: str, model: Model, n_layers: int) -> engine.Run:
+            return engine.Run(label, model, query, encoder, n_layers)
+
+        return header, self.comparison.runs(self.model, run)
+
+    def refresh(self) -> None:
+        """Run what is asked now; what was running is given up."""
+        self.latest.submit(self._run)
+        self.remember()
+
+    async def _run(self) -> None:
+        header, runs = self.question()
+        async for blob in engine.stream(header, runs):
+            self.record.frames = blob
+
+    def tell(self, sentence: str) -> None:
+        self.notice.object = sentence
+        self.notice.visible = bool(sentence)
+
+    def remember(self) -> None:
+        self.shell.remember(
+            "digits",
+            model=self.model_name,
+            image=f"{self.samples.key}-{self.number}",
+            record=encode_bytes(self.record.roles),
+            compare=self.comparison.value,
+            layer="" if self.record.layer < 0 else self.record.layer,
+            pixel=f"0-{self.record.variable}" if self.record.variable >= 0 else "",
+            mask="",
+        )
+
+    # ------------------------------------------------------------------ what the user does
+
+    def _on_change(self) -> None:
+        self.preset_row.selected = -1
+        self.refresh()
+
+    def _on_row(self, event: Any) -> None:
+        number = self.rows.clicked()
+        if number is not None:
+            self.number = self.rows.selected = number
+            self.refresh()
+
+    def _on_preset(self, event: Any) -> None:
+        number = self.preset_row.clicked()
+        if number is not None:
+            self.seed += 1
+            self.preset_row.selected = number
+            self.record.give(preset(PRESETS[number], self.record.groups, len(self.record.names), self.seed))
+            self.refresh()
+
+    def _on_look(self, *events: Any) -> None:
+        if self.record.layer < -1:  # from a client that is not ours
+            self.record.layer = -1
+        if not -1 <= self.record.variable < len(self.record.names):
+            self.record.variable = -1
+        self.remember()
+
+    def view(self, above: Sequence[Viewable]) -> Viewable:
+        left = [*above, self.rows, self.preset_row, self.comparison.row, self.notice]
+        return pn.Column(
+            pn.Row(pn.Column(*left, width=LEFT, margin=0), self.record, margin=(12, 0, 0, 0), sizing_mode="stretch_width"),
+            pn.Row(*explanation(self.samples.names is None), margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+            margin=(0, 16),
+            sizing_mode="stretch_width",
+        )
+
+
+def explanation(unnamed: bool) -> list[Viewable]:
+    """Three cards: the question, a layer, the two models."""
+    return [
+        card(
+            "What is asked",
+            r"Click the square before a variable to make it known, asked or unknown; click a heading for its whole group. "
+            r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{asked}} \log_2 p(v_i)$, unknown ones are summed out. "
+            + (UNNAMED if unnamed else "A group has at most one 1: nobody told the model, it learned that."),
+        ),
+        *both_models(),
+    ]

@@ -1,0 +1,83 @@
+"""Binary pictures and records to ask about: from the test set where it is on this machine, else dreamed up by the model."""
+
+import functools
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+import qtcore
+from app import engine
+from qtcore.data import load
+from qtcore.data.inventory import holding
+from qtcore.data.variables import variable_names
+from qtcore.dream import dream_records
+from qtcore.errors import DataError
+from qtcore.paper import DATASETS
+from qtcore.tables import TITLES
+
+log = logging.getLogger(__name__)
+
+IMAGE_SHAPES = {"digits": (8, 8), "ocr_letters": (16, 8)}
+KINDS = ("rbm", "dbm")
+N_SHOWN = 18
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What can be picked: values [n, V] in [0, 1], and what they are."""
+
+    dataset: str
+    key: str
+    """In the address: test or dream."""
+    heading: str
+    values: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """Height and width, where a row is a picture."""
+        return IMAGE_SHAPES.get(self.dataset)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return variable_names(self.dataset)
+
+    def pictures(self) -> NDArray[np.uint8]:
+        """Grey pictures [n, height, width]."""
+        assert self.shape is not None
+        return (self.values * 255).round().numpy().astype(np.uint8).reshape(-1, *self.shape)
+
+    def number(self, image: str) -> int:
+        """The row that an address names, such as "test-3"; else the first."""
+        key, _, number = image.partition("-")
+        return int(number) if key == self.key and number.isdecimal() and int(number) < len(self.values) else 0
+
+
+def offered() -> dict[str, list[str]]:
+    """Dataset → the kinds of models there are for it. The digits come first and always: they need no file of data."""
+    shipped = qtcore.available()
+    found = {name: [kind for kind in KINDS if f"{kind}/{name}" in shipped] for name in DATASETS}
+    first = {"digits": found.pop("digits") or ["rbm"]}
+    return first | {name: kinds for name, kinds in found.items() if kinds}
+
+
+def title(dataset: str) -> str:
+    return {"mushrooms": "Mushrooms", "connect4": "Connect 4"}.get(dataset, TITLES[dataset])
+
+
+@functools.cache
+def samples(dataset: str) -> Samples:
+    """Some rows of the test set, or dreams; the same for all users. Nothing is fetched."""
+    try:
+        if holding(dataset).source is not None:
+            test = load(dataset).test
+            test = test[: len(test) // 5] if dataset == "digits" else test  # the shifted copies come after the originals
+            rows = test[:: max(1, len(test) // N_SHOWN)][:N_SHOWN].clone()
+            return Samples(dataset, "test", f"{title(dataset)} (test set)", rows)
+    except DataError as error:
+        log.info("no %s: %s", dataset, error)
+    name = engine.first_available(*(f"{kind}/{dataset}" for kind in KINDS))
+    assert name is not None, "only datasets with a model are offered"
+    return Samples(dataset, "dream", "Dreamed up by the model", dream_records(engine.model(name), N_SHOWN))
