@@ -26,7 +26,7 @@ from qtcore.cli import arguments, guarded
 from qtcore.errors import DataError, InputError
 from qtcore.files import write_atomically
 from qtcore.models.base import checkpoint_folder
-from qtcore.tables import TABLES, plot
+from qtcore.tables import TABLES, markdown, plot
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ def main() -> int:
             problems += train_missing(todo, command)
     records, unscored = score_all(chosen, command)
     results = command.assets / "results"
-    for name, make in TABLES.items():
+    for name in TABLES:
         if command.table in (name, "all"):
-            text = make(records)
+            text = markdown(name, records)
             write_atomically(results / f"{name}.md", text + "\n")
             print(text + "\n")
     if command.table in ("table1", "all"):

@@ -1,9 +1,9 @@
 """The tables as Markdown and as plots: the paper's figures beside ours."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qtcore.files import write_atomically
 from qtcore.paper import DATASETS, FREY, GRID, TABLE_1, Printed
@@ -13,7 +13,49 @@ TITLES |= {"ocr_letters": "OCR", "rcv1": "RCV1", "web": "Web"}
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
 NAMES |= {"image-gaussian": "one Gaussian per image", "pixel-gaussian": "one Gaussian per pixel", "random": "random guess"}
 MISSING = "not yet trained"
+NOT_COMPARABLE = "not comparable"
 Record = dict[str, Any]
+
+
+class Compared(NamedTuple):
+    """One cell: our figure (mean, error, runs), the paper's, and what to make of it."""
+
+    ours: tuple[float, float, int] | None
+    paper: Printed | None
+    verdict: str
+    """better, worse, same, not comparable, not yet trained, or nothing where there is nothing to compare with."""
+    digits: int
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.ours is None or self.paper is None else self.ours[0] - self.paper.mean
+
+    def __str__(self) -> str:
+        """As Markdown."""
+        printed = "–" if self.paper is None else f"{self.paper.mean:.{self.digits}f}"
+        if self.ours is None:
+            return f"{MISSING} (paper {printed})"
+        text = f"**{self.ours[0]:.{self.digits}f}** ± {self.ours[1]:.{self.digits}f}"
+        text += f" ({self.ours[2]} runs)" if self.ours[2] > 1 else ""
+        if self.difference is None:
+            return text
+        if self.verdict in ("", NOT_COMPARABLE):
+            return f"{text}; paper {printed}" + (f", {self.verdict}" if self.verdict else "")
+        return f"{text}; paper {printed}, {self.difference:+.{self.digits}f} {self.verdict}"
+
+
+class Row(NamedTuple):
+    """A line of a table, and the records from which its figures come."""
+
+    title: str
+    cells: "list[Compared | str]"
+    records: list[Record]
+
+
+class Table(NamedTuple):
+    title: str
+    columns: list[str]
+    rows: list[Row]
 
 
 def mean_over_seeds(records: Iterable[Record], part: str) -> tuple[float, float, int] | None:
@@ -29,102 +71,107 @@ def mean_over_seeds(records: Iterable[Record], part: str) -> tuple[float, float,
     return mean, math.sqrt(variance / len(means)), len(means)
 
 
-def _rows(records: list[Record], method: str, model: str, dataset: str) -> tuple[list[Record], str]:
-    """Records of a row, and which of their figures it shows: a row is named after training and inference."""
-    training, _, inference = (
-        method.partition("-") if method in NAMES and method.startswith(("pcd", "advil")) else (method, "", "")
-    )
-    chosen = [r for r in records if (r["method"], r["model"], r["dataset"]) == (training, model, dataset)]
-    return chosen, inference or "bp"
+def _chosen(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
+    """Records of a row, and its way of inference: a row is named after training and inference."""
+    training, _, inference = method.partition("-") if method.startswith(("pcd", "advil")) else (method, "", "")
+    wanted = {"table": table, "method": training} | which
+    return [record for record in records if wanted.items() <= record.items()], inference or "bp"
 
 
-def comparison(ours: tuple[float, float, int] | None, paper: Printed | None, comparable: bool, digits: int = 3) -> str:
-    """One cell: ours, the paper's, and what to make of it."""
-    printed = "–" if paper is None else f"{paper.mean:.{digits}f}"
+def comparison(
+    ours: tuple[float, float, int] | None,
+    paper: Printed | None,
+    comparable: bool = True,
+    digits: int = 3,
+    more_is_better: bool = False,
+) -> Compared:
+    """Our figure beside the paper's."""
     if ours is None:
-        return f"{MISSING} (paper {printed})"
-    text = f"**{ours[0]:.{digits}f}** ± {ours[1]:.{digits}f}"
-    text += f" ({ours[2]} runs)" if ours[2] > 1 else ""
-    if paper is None:
-        return text
-    if not comparable:
-        return f"{text}; paper {printed}, not comparable"
+        return Compared(ours, paper, MISSING, digits)
+    if paper is None or not comparable:
+        return Compared(ours, paper, "" if paper is None else NOT_COMPARABLE, digits)
     difference = ours[0] - paper.mean
-    verdict = "same" if abs(difference) < 0.5 * 10**-digits else ("better" if difference < 0 else "worse")
-    return f"{text}; paper {printed}, {difference:+.{digits}f} {verdict}"
+    if abs(difference) < 0.5 * 10**-digits:
+        return Compared(ours, paper, "same", digits)
+    return Compared(ours, paper, "better" if (difference > 0) == more_is_better else "worse", digits)
 
 
-def table_1(records: list[Record]) -> str:
+def table_1_tables(records: list[Record]) -> list[Table]:
     """NCE in bits of RBM and DBM, one line for each dataset and one column for each method."""
-    lines = ["# Table 1: NCE in bits (lower is better)", ""]
+    tables = []
     for model, methods in (
         ("rbm", ("qt", "pcd-bp", "pcd-gibbs", "advil-bp", "advil-gibbs")),
         ("dbm", ("qt", "advil-bp", "advil-gibbs")),
     ):
-        lines += [f"## {model.upper()}", "", "| | " + " | ".join(NAMES[method] for method in methods) + " |"]
-        lines += ["|---" * (len(methods) + 1) + "|"]
+        rows = []
         for dataset in DATASETS:
-            cells = []
+            row = Row(TITLES[dataset], [], [])
             for method in methods:
-                chosen, part = _rows(records, method, model, dataset)
+                chosen, part = _chosen(records, "table1", method, model=model, dataset=dataset)
                 comparable = all(record["source"] != "stand-in" for record in chosen)
-                cells.append(comparison(mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset)), comparable))
-            lines.append(f"| {TITLES[dataset]} | " + " | ".join(cells) + " |")
-        lines.append("")
-    return "\n".join([*lines, *_budgets(records, "table1")])
+                row.cells.append(comparison(mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset)), comparable))
+                row.records.extend(record for record in chosen if record not in row.records)
+            rows.append(row)
+        tables.append(Table(model.upper(), [NAMES[method] for method in methods], rows))
+    return tables
 
 
-def frey(records: list[Record]) -> str:
+def frey_tables(records: list[Record]) -> list[Table]:
     """NCE in bits of the Gaussian RBM on the Frey faces."""
-    lines = [
-        "# Gaussian RBM on the Frey faces: NCE in bits (lower is better)",
-        "",
-        "| | uniform queries | 5×5 patches |",
-        "|---|---|---|",
-    ]
+    rows = []
     for method in ("qt", "advil-bp", "advil-gibbs", "image-gaussian", "pixel-gaussian"):
-        training, _, inference = method.partition("-") if method.startswith("advil") else (method, "", "")
-        chosen = [record for record in records if record["table"] == "frey" and record["method"] == training]
-        cells = []
-        for queries in ("uniform", "patches"):
-            part = f"{queries}-gibbs" if inference == "gibbs" else queries
-            cells.append(comparison(mean_over_seeds(chosen, part), FREY.get((method, queries)), True))
-        lines.append(f"| {NAMES[method]} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *_budgets(records, "frey")])
+        chosen, inference = _chosen(records, "frey", method)
+        parts = {queries: f"{queries}-gibbs" if inference == "gibbs" else queries for queries in ("uniform", "patches")}
+        cells = [comparison(mean_over_seeds(chosen, part), FREY.get((method, queries))) for queries, part in parts.items()]
+        rows.append(Row(NAMES[method], [*cells], chosen))
+    return [Table("", ["uniform queries", "5×5 patches"], rows)]
 
 
-def grid(records: list[Record]) -> str:
+def grid_tables(records: list[Record]) -> list[Table]:
     """IoU and NCE of the grid MRF, counted in both ways."""
-    lines = ["# Grid MRF on border ownership", "", "| | IoU % (higher is better) | NCE (lower is better) |", "|---|---|---|"]
-    rows = (
-        ("QT, own evidence in the belief", "border", "iou", "nce", False),
-        ("QT, own evidence in the belief, frame forced to OUT", "border", "iou_framed", "nce_framed", False),
-        (
-            "QT, counted as the authors do: no own evidence, frame forced to OUT",
-            "border-authors",
-            "iou_framed",
-            "nce_framed",
-            True,
-        ),
-        ("QT, no own evidence", "border-authors", "iou", "nce", False),
+    counted = (
+        ("QT, own evidence in the belief", "border", "", False),
+        ("QT, own evidence in the belief, frame forced to OUT", "border", "_framed", False),
+        ("QT, counted as the authors do: no own evidence, frame forced to OUT", "border-authors", "_framed", True),
+        ("QT, no own evidence", "border-authors", "", False),
     )
-    for title, dataset, iou, nce, comparable in rows:
-        chosen = [r for r in records if r["table"] == "grid" and r["method"] == "qt" and r["dataset"] == dataset]
-        paper = (GRID["qt", "iou"], GRID["qt", "nce"]) if comparable else (None, None)
-        ours_iou = mean_over_seeds(chosen, iou)
-        flipped = None if paper[0] is None else paper[0]
-        first = comparison(ours_iou, flipped, True, 2)
-        if flipped is not None and ours_iou is not None:  # more is better here
-            first = first.replace(" better", " @").replace(" worse", " better").replace(" @", " worse")
-        lines.append(f"| {title} | {first} | {comparison(mean_over_seeds(chosen, nce), paper[1], True, 4)} nats |")
-    guess = [record for record in records if record["table"] == "grid" and record["method"] == "random"]
+    rows = []
+    for title, dataset, suffix, printed in counted:
+        chosen, _ = _chosen(records, "grid", "qt", dataset=dataset)
+        iou, nce = (mean_over_seeds(chosen, part + suffix) for part in ("iou", "nce"))
+        first = comparison(iou, GRID["qt", "iou"] if printed else None, digits=2, more_is_better=True)
+        second = comparison(nce, GRID["qt", "nce"] if printed else None, digits=4)
+        rows.append(Row(title, [first, second], chosen))
+    guess, _ = _chosen(records, "grid", "random")
     found = mean_over_seeds(guess, "iou")
-    shown = MISSING if found is None else f"**{found[0]:.2f}** ± {found[1]:.2f}; paper {GRID['random', 'iou'].mean:.2f}"
-    lines.append(f"| random IN/OUT | {shown} | 1 bit per IN/OUT pixel by definition; paper {GRID['random', 'nce'].mean:.2f} |")
-    return "\n".join([*lines, "", *_budgets(records, "grid")])
+    cell = Compared(found, GRID["random", "iou"], MISSING if found is None else "", 2)
+    rows.append(
+        Row("random IN/OUT", [cell, f"1 bit per IN/OUT pixel by definition; paper {GRID['random', 'nce'].mean:.2f}"], guess)
+    )
+    return [Table("", ["IoU % (higher is better)", "NCE in nats (lower is better)"], rows)]
 
 
-def _budgets(records: list[Record], table: str) -> list[str]:
+TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
+    "table1": ("Table 1: NCE in bits (lower is better)", table_1_tables),
+    "frey": ("Gaussian RBM on the Frey faces: NCE in bits (lower is better)", frey_tables),
+    "grid": ("Grid MRF on border ownership", grid_tables),
+}
+"""By the name of a group of tables: its heading, and what makes it."""
+
+
+def markdown(name: str, records: list[Record]) -> str:
+    """A group of tables as Markdown."""
+    heading, make = TABLES[name]
+    lines = [f"# {heading}", ""]
+    for table in make(records):
+        lines += [f"## {table.title}", ""] if table.title else []
+        lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
+        lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
+        lines.append("")
+    return "\n".join([*lines, *budgets(records, name)])
+
+
+def budgets(records: list[Record], table: str) -> list[str]:
     """What was spent, where it is less than the paper did."""
     lines = []
     spent = {
@@ -139,9 +186,6 @@ def _budgets(records: list[Record], table: str) -> list[str]:
     return lines
 
 
-TABLES = {"table1": table_1, "frey": frey, "grid": grid}
-
-
 def plot(records: list[Record], path: Path) -> None:
     """Table 1 as dots: ours against the paper's, by dataset."""
     import matplotlib as mpl
@@ -154,7 +198,7 @@ def plot(records: list[Record], path: Path) -> None:
     for ax, model in zip(axes, ("rbm", "dbm"), strict=True):
         for method, (marker, colour) in styles.items():
             for place, dataset in enumerate(DATASETS):
-                chosen, part = _rows(records, method, model, dataset)
+                chosen, part = _chosen(records, "table1", method, model=model, dataset=dataset)
                 ours, printed = mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset))
                 if printed is not None:
                     ax.plot(place - 0.12, printed.mean, marker, color=colour, fillstyle="none")

@@ -39,12 +39,12 @@ def test_mean_and_error_over_runs() -> None:
     ("ours", "verdict"), [(0.160, "-0.007 better"), (0.1674, "+0.000 same"), (0.170, "+0.003 worse")]
 )  # fmt: skip
 def test_a_difference_is_called_by_its_name(ours: float, verdict: str) -> None:
-    assert verdict in tables.comparison((ours, 0.001, 1), Printed(0.167), True)
+    assert verdict in str(tables.comparison((ours, 0.001, 1), Printed(0.167)))
 
 
 def test_what_is_missing_or_not_comparable_says_so() -> None:
-    assert "not yet trained" in tables.comparison(None, Printed(0.1), True)
-    text = tables.table_1([record("qt", "rbm", "rcv1", source="stand-in", bp=0.4)])
+    assert "not yet trained" in str(tables.comparison(None, Printed(0.1)))
+    text = tables.markdown("table1", [record("qt", "rbm", "rcv1", source="stand-in", bp=0.4)])
     line = next(line for line in text.splitlines() if line.startswith("| RCV1"))
     assert "**0.400**" in line
     assert "not comparable" in line.split("|")[2]
@@ -52,7 +52,7 @@ def test_what_is_missing_or_not_comparable_says_so() -> None:
 
 
 def test_bp_and_gibbs_rows_of_one_training_are_kept_apart() -> None:
-    text = tables.table_1([record("pcd", "rbm", "adult", bp=0.21, gibbs=0.33)])
+    text = tables.markdown("table1", [record("pcd", "rbm", "adult", bp=0.21, gibbs=0.33)])
     cells = next(line for line in text.splitlines() if line.startswith("| Adult")).split("|")
     assert "0.210" in cells[3]
     assert "0.330" in cells[4]
@@ -61,17 +61,19 @@ def test_bp_and_gibbs_rows_of_one_training_are_kept_apart() -> None:
 
 def test_more_iou_is_better_and_less_nce_is() -> None:
     good = record("qt", "grid", "border-authors", iou_framed=97.5, nce_framed=0.03, iou=97.0, nce=0.04)
-    line = next(line for line in tables.grid([good]).splitlines() if "as the authors do" in line)
+    line = next(line for line in tables.markdown("grid", [good]).splitlines() if "as the authors do" in line)
     assert "+0.53 better" in line
     assert "-0.0098 better" in line
     bad = record("qt", "grid", "border-authors", iou_framed=90.0, nce_framed=0.05, iou=90.0, nce=0.05)
-    line = next(line for line in tables.grid([bad]).splitlines() if "as the authors do" in line)
+    line = next(line for line in tables.markdown("grid", [bad]).splitlines() if "as the authors do" in line)
     assert "-6.97 worse" in line
     assert "worse" in line.split("|")[3]
 
 
 def test_frey_rows() -> None:
-    found = tables.frey([record("advil", "grbm", "frey", **{"uniform": 1.55, "uniform-gibbs": 1.6, "patches": 1.5})])
+    found = tables.markdown(
+        "frey", [record("advil", "grbm", "frey", **{"uniform": 1.55, "uniform-gibbs": 1.6, "patches": 1.5})]
+    )
     bp, gibbs = (next(line for line in found.splitlines() if line.startswith(f"| AdVIL-{name}")) for name in ("BP", "Gibbs"))
     assert "1.550" in bp
     assert "1.600" in gibbs
