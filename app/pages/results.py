@@ -1,11 +1,222 @@
-"""Results: the paper's tables beside ours."""
+"""Results: the paper's tables beside ours, the plots, and how each figure was made."""
 
-import panel_material_ui as pmui
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import panel as pn
 from panel.viewable import Viewable
 
+from app.components.source import FOLDER
 from app.shell import Shell
+from qtcore.models.base import checkpoint_folder
+from qtcore.tables import MISSING, NOT_COMPARABLE, TABLES, Compared, Record, Row, Table, budgets
+
+log = logging.getLogger(__name__)
+
+MARKS = {"better": "✓", "worse": "▲", "same": "=", NOT_COMPARABLE: "≠", MISSING: "–"}
+LOOKS = {
+    "QT": ("circle", "var(--one)"),
+    "PCD-BP": ("square", "#d55e00"),
+    "PCD-Gibbs": ("diamond", "#e69f00"),
+    "AdVIL-BP": ("triangle", "#009e73"),
+    "AdVIL-Gibbs": ("cross", "#cc79a7"),
+    "uniform queries": ("circle", "var(--one)"),
+    "5×5 patches": ("square", "#d55e00"),
+}
+"""Shape and colour of a column in a plot."""
+WIDTH, LINE, TOP, RIGHT = 340, 26, 24, 14
+"""Of a plot in pixels: its width, the height of a row, and the margins."""
+
+
+def results(folder: Path | None = None) -> list[Record]:
+    """The records that are there; one that cannot be read is left out."""
+    found = []
+    for path in sorted((folder or checkpoint_folder().parent / "results").glob("*.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if record["table"] in TABLES and isinstance(record["scores"], dict):
+                found.append(record)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("a record cannot be read: %s", type(error).__name__)
+    return found
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def cell(found: Compared | str) -> str:
+    """Our figure above, the paper's and the verdict below."""
+    if isinstance(found, str):
+        return f"<td><small>{escape(found)}</small></td>"
+    printed = "" if found.paper is None else f"paper {found.paper.mean:.{found.digits}f}"
+    if found.ours is None:
+        return f'<td data-verdict="{MISSING}"><span>{MISSING}</span><small>{printed or "not in the paper"}</small></td>'
+    mean, error, runs = found.ours
+    own = f"<b>{mean:.{found.digits}f}</b> ± {error:.{found.digits}f}" + (f" ({runs} runs)" if runs > 1 else "")
+    if found.verdict in ("better", "worse", "same"):
+        printed += f", <em>{found.difference:+.{found.digits}f} {MARKS[found.verdict]} {found.verdict}</em>"
+    elif found.verdict:
+        printed += f", <em>{MARKS[found.verdict]} {found.verdict}</em>"
+    return f'<td data-verdict="{found.verdict}"><span>{own}</span><small>{printed or "not in the paper"}</small></td>'
+
+
+def table_html(table: Table) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    body = "".join(f"<tr><th>{escape(row.title)}</th>{''.join(map(cell, row.cells))}</tr>" for row in table.rows)
+    return f"<table class='figures'><thead><tr><th>{escape(table.title)}</th>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+# ---------------------------------------------------------------------- plots
+
+
+def mark(column: str, x: float, y: float, filled: bool, words: str) -> str:
+    """A dot: filled for ours, open for the paper's."""
+    (shape, colour), r = LOOKS[column], 4.5
+    paint = f'fill="{colour if filled else "none"}" stroke="{colour}" stroke-width="1.6"'
+    title = f"<title>{escape(words)}</title>"
+    if shape == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r}" {paint}>{title}</circle>'
+    points = {
+        "square": [(-r, -r), (r, -r), (r, r), (-r, r)],
+        "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
+        "triangle": [(0, -r - 1), (r, r), (-r, r)],
+        "cross": [(-r, -r), (0, -1), (r, -r), (1, 0), (r, r), (0, 1), (-r, r), (-1, 0)],
+    }[shape]
+    text = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in points)
+    return f'<polygon points="{text}" {paint}>{title}</polygon>'
+
+
+def dots(table: Table) -> str:
+    """A table whose columns have the same unit as dots, one line per row."""
+    rows = [(row.title, [each for each in row.cells if isinstance(each, Compared)]) for row in table.rows]
+    values = [found.ours[0] for _, cells in rows for found in cells if found.ours]
+    values += [found.paper.mean for _, cells in rows for found in cells if found.paper]
+    ticks = axis(min(values), max(values))
+    low, high, left = ticks[0], ticks[-1], 14 + 5.7 * max(len(title) for title, _ in rows)
+
+    def at(value: float) -> float:
+        return left + (value - low) / (high - low) * (WIDTH - left - RIGHT)
+
+    parts, bottom = [], TOP + LINE * len(rows)
+    for tick in ticks:
+        parts.append(f'<line class="axis" x1="{at(tick):.1f}" x2="{at(tick):.1f}" y1="{TOP}" y2="{bottom}"/>')
+        parts.append(f'<text x="{at(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{tick:g}</text>')
+    for number, (title, cells) in enumerate(rows):
+        y = TOP + LINE * (number + 0.5)
+        parts.append(f'<text x="{left - 8:.1f}" y="{y + 4}" text-anchor="end">{escape(title)}</text>')
+        parts.append(f'<line class="axis" x1="{left:.1f}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        for name, found in zip(table.columns, cells, strict=True):
+            if found.paper:
+                text = f"{title}, {name}: paper {found.paper.mean:.{found.digits}f}"
+                parts.append(mark(name, at(found.paper.mean), y, False, text))
+            if found.ours:
+                text = f"{title}, {name}: ours {found.ours[0]:.{found.digits}f}"
+                parts.append(mark(name, at(found.ours[0]), y, True, text))
+    x = 0.0
+    for name in table.columns:
+        parts.append(mark(name, x + 6, 9, True, name))
+        parts.append(f'<text x="{x + 14:.1f}" y="13">{escape(name)}</text>')
+        x += 21 + 5.6 * len(name)
+    height = bottom + 22
+    return f'<svg class="dots" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+
+
+def axis(low: float, high: float) -> list[float]:
+    """About five round numbers around a range."""
+    raw = max((high - low) / 4, 1e-3)
+    step = next(unit * 10**power for power in range(-4, 5) for unit in (1, 2, 2.5, 5) if unit * 10**power >= raw)
+    first = int(low // step)
+    return [round(number * step, 6) for number in range(first, first + 8) if (number - 1) * step < high]
+
+
+# ---------------------------------------------------------------------- how it was made
+
+
+def command(records: list[Record]) -> str:
+    """What makes the figures of one method and dataset again, in a folder of its own."""
+    record, seeds = records[0], max(int(each["seed"]) for each in records) + 1
+    text = f"python -m qtcore.reproduce {record['table']} --methods {record['method']} --datasets {record['dataset']}"
+    return f"{text} --seeds {seeds} --out again"
+
+
+def words(settings: dict[str, Any]) -> str:
+    """Settings as "epochs 600, batch 500"; what is not set is left out."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:g}"
+        return " / ".join(map(text, value)) if isinstance(value, list | tuple) else str(value)
+
+    return ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in settings.items() if value is not None)
+
+
+def made(rows: Iterable[Row]) -> str:
+    """A line for each training (or baseline) behind a table: command, settings, data, software."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in (record for row in rows for record in row.records):
+        known = groups.setdefault((record["method"], record["model"], record["dataset"]), [])
+        if record not in known:
+            known.append(record)
+    lines = []
+    for records in groups.values():
+        first = records[0]
+        training, versions = first.get("training", {}), first.get("versions", {})
+        settings = words(training.get("settings", {})) or "nothing to train"
+        if "step" in training:
+            settings += f"; kept: step {training['step']}, best on the validation rows"
+        if "minutes" in training:
+            settings += f"; {training['minutes']:g} minutes"
+        samples = next(iter(first["scores"].values())).get("samples", "")
+        software = ", ".join(f"{name} {version}" for name, version in versions.items())
+        cells = [
+            f"<code>{escape(command(records))}</code><br>{escape(settings)}",
+            f"{escape(str(first.get('note', '')))} Scored on {samples} samples.<br><small>{escape(software)}</small>",
+        ]
+        name = escape(str(first.get("checkpoint", first["method"])))
+        lines.append(f"<tr><th>{name}</th>{''.join(f'<td>{each}</td>' for each in cells)}</tr>")
+    if not lines:
+        return ""
+    head = "<tr><th>model</th><th>command and settings</th><th>data</th></tr>"
+    summary = f"How each of these was made ({len(lines)})"
+    return f"<details><summary>{summary}</summary><table class='made'>{head}{''.join(lines)}</table></details>"
+
+
+# ---------------------------------------------------------------------- the page
+
+
+def legend(tables: Iterable[Table]) -> str:
+    """How many figures there are of each verdict."""
+    count = Counter(each.verdict for table in tables for row in table.rows for each in row.cells if isinstance(each, Compared))
+    chips = [
+        f'<span data-verdict="{verdict}"><em>{sign} {verdict}</em> {count[verdict]}</span>' for verdict, sign in MARKS.items()
+    ]
+    return f"<p class='legend'>{''.join(chips)}</p>"
+
+
+def html(records: list[Record]) -> str:
+    """The whole page."""
+    groups = {name: make(records) for name, (_, make) in TABLES.items()}
+    parts = [
+        "<p>Large: ours on the test set, ± the standard error; small: the paper's figure and the difference. In the plots "
+        "filled marks are ours and open ones the paper's. <code>python -m qtcore.reproduce all --evaluate-only</code> scores "
+        "the shipped models again; it takes minutes.</p>",
+        legend(table for tables in groups.values() for table in tables),
+    ]
+    for name, tables in groups.items():
+        parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
+        for table in tables:
+            plot = "" if name == "grid" else dots(table)  # IoU and NCE have no axis in common
+            parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>{made(table.rows)}")
+        parts += [f"<p>{escape(line)}</p>" for line in budgets(records, name)]
+    return f"<div class='results'>{''.join(parts)}</div>"
 
 
 def page(shell: Shell) -> Viewable:
     """What the tab shows."""
-    return pmui.Typography("Coming: the paper's tables beside ours.", margin=16)
+    style = (FOLDER / "results.css").read_text("utf-8")
+    return pn.pane.HTML(html(results()), stylesheets=[style], sizing_mode="stretch_width", margin=(4, 16, 16, 16))
