@@ -5,7 +5,7 @@ import torch
 
 import qtcore
 from qtcore.data import faces_offline
-from qtcore.dream import blocks, contact_sheet, dream
+from qtcore.dream import blocks, contact_sheet, dream, dream_records
 from qtcore.errors import InputError
 
 
@@ -54,3 +54,24 @@ def test_the_shipped_faces_are_there() -> None:
     assert 12 <= len(faces) <= 16
     assert float(faces.abs().max()) < 8
     assert contact_sheet(torch.zeros(3, 560), (28, 20)).size == (16 * 22 * 4, 30 * 4)
+
+
+def test_independent_variables_come_out_with_their_probabilities() -> None:
+    model = qtcore.RBM(5, 2, n_layers=2)
+    model.W.data.zero_()
+    model.c_v.data[:] = torch.linspace(-2, 2, 5)
+    found = dream_records(model, 4000)
+    assert set(found.unique().tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(found.mean(0), model.c_v.detach().sigmoid(), atol=0.03, rtol=0)
+    assert (found[:2] == dream_records(model, 4000)[:2]).all()
+    assert (found != dream_records(model, 4000, seed=1)).any()
+
+
+def test_variables_that_agree_come_out_so_unless_they_are_drawn_together() -> None:
+    model = qtcore.RBM(2, 1, n_layers=4)
+    model.W.data[:] = 8.0  # both agree with the hidden one
+    one_by_one, together = dream_records(model, 1000), dream_records(model, 1000, rounds=1)
+    assert float((one_by_one[:, 0] == one_by_one[:, 1]).float().mean()) > 0.98
+    assert float((together[:, 0] == together[:, 1]).float().mean()) < 0.6
+    with pytest.raises(InputError, match="at least 1"):
+        dream_records(model, 0)

@@ -131,7 +131,7 @@ def axis(low: float, high: float) -> list[float]:
     raw = max((high - low) / 4, 1e-3)
     step = next(unit * 10**power for power in range(-4, 5) for unit in (1, 2, 2.5, 5) if unit * 10**power >= raw)
     first = int(low // step)
-    return [round(number * step, 6) for number in range(first, first + 8) if (number - 1) * step < high]
+    return [round(number * step, 6) for number in range(first, first + 8) if (number - 1) * step <= high]
 
 
 # ---------------------------------------------------------------------- how it was made

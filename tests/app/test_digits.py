@@ -1,0 +1,129 @@
+"""Digits & tables: what is offered, and pages that an address describes."""
+
+import numpy as np
+import pytest
+import torch
+
+import qtcore
+from app import samples
+from app.components.record import KNOWN, TARGET, UNKNOWN
+from app.frames import unpack
+from app.pages.digits import DigitsPage
+from app.pages.pixels import PixelsPage
+from app.pages.records import RecordPage
+from app.shell import Shell
+from app.state import decode_bytes, encode_bytes
+from qtcore.data import registry
+from qtcore.data.variables import variable_names
+
+
+@pytest.fixture(autouse=True)
+def _no_data(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.delenv("QTCORE_DATA", raising=False)
+    monkeypatch.setattr(registry, "cache_folder", lambda: tmp_path)
+    samples.samples.cache_clear()
+
+
+def shown(page: DigitsPage, dataset: str) -> PixelsPage | RecordPage:
+    assert len(page.column) == 1
+    return page.pages[dataset]
+
+
+def test_new_models_are_offered_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qtcore, "available", lambda: ["rbm/adult", "grbm/frey", "rbm-pcd/dna"])
+    assert samples.offered() == {"digits": ["rbm"], "adult": ["rbm"]}
+    monkeypatch.setattr(qtcore, "available", lambda: ["rbm/adult", "dbm/adult", "dbm/digits", "dbm/web"])
+    assert samples.offered() == {"digits": ["dbm"], "adult": ["rbm", "dbm"], "web": ["dbm"]}
+
+
+def test_digits_are_real_and_in_range() -> None:
+    found = samples.samples("digits")
+    assert found.key == "test"
+    assert found.pictures().shape == (samples.N_SHOWN, 8, 8)
+    assert found.values.unique().tolist() == [level / 16 for level in range(17)]
+    assert len(found.values.unique(dim=0)) == samples.N_SHOWN
+
+
+def test_records_are_dreamed_where_there_are_no_data() -> None:
+    found = samples.samples("mushrooms")
+    assert (found.key, found.names) == ("dream", variable_names("mushrooms"))
+    assert set(found.values.unique().tolist()) == {0.0, 1.0}
+    assert 19 < float(found.values.sum(1).mean()) < 23  # a mushroom has 21 properties
+    assert len(found.values.unique(dim=0)) > 12
+
+
+def test_a_page_of_pixels_from_its_address() -> None:
+    mask = np.full((8, 8), 255, np.uint8)
+    mask[2:5] = 0
+    shell = Shell(f"?page=digits&image=test-3&mask={encode_bytes(mask)}&compare=layers-3&layer=2&pixel=1-2")
+    page = shown(DigitsPage(shell), "digits")
+    assert isinstance(page, PixelsPage)
+    np.testing.assert_array_equal(page.painter.weights, mask)
+    described, runs = unpack(page.player.frames)
+    assert [run["label"] for run in described["runs"]] == ["10 layers", "3 layers"]
+    assert runs[0].shape == (11, 3, 8, 8)
+    page.remember()
+    again = shell.states["digits"]
+    assert (again.image, again.compare, again.layer, again.pixel) == ("test-3", "layers-3", "2", "1-2")
+    np.testing.assert_array_equal(decode_bytes(again.mask, (8, 8)), mask)
+
+
+def test_a_page_of_a_record_from_its_address() -> None:
+    roles = np.full(123, KNOWN, np.uint8)
+    roles[:5], roles[5:8] = TARGET, UNKNOWN
+    shell = Shell(f"?page=digits&model=rbm/adult&image=dream-2&record={encode_bytes(roles)}&pixel=0-4&compare=untrained")
+    page = shown(DigitsPage(shell), "adult")
+    assert isinstance(page, RecordPage)
+    np.testing.assert_array_equal(page.record.roles, roles)
+    assert page.record.variable == 4
+    described, (trained, untrained) = unpack(page.record.frames)
+    values = samples.samples("adult").values[2]
+    model = qtcore.load("rbm/adult")
+    with torch.no_grad():
+        p = model(qtcore.Query(values[None], torch.from_numpy(roles == KNOWN)[None])).probs[0]
+    np.testing.assert_allclose(trained[-1, 0, 0] / 255, p, atol=1 / 255)
+    assert (trained[-1] != untrained[-1]).any()
+    expected = -torch.where(values == 1, p, 1 - p)[:5].log2().mean()  # what is unknown is not scored
+    assert described["runs"][0]["curves"]["nce"][-1] == pytest.approx(float(expected), rel=1e-3)
+    page.remember()
+    assert shell.states["digits"].record == encode_bytes(roles)
+    assert shell.states["digits"].pixel == "0-4"
+
+
+@pytest.mark.parametrize(
+    "query", ["&model=rbm/nothing", "&model=../../etc", "&model=rbm/adult&record=zAAAA&image=dream-99&pixel=0-999&layer=-3"]
+)
+def test_nonsense_in_the_address_is_ignored(query: str) -> None:
+    page = DigitsPage(Shell(f"?page=digits{query}"))
+    (found,) = page.pages.values()
+    if isinstance(found, RecordPage):
+        assert (found.record.roles == TARGET).sum() == 62
+        assert found.number == 0
+    else:
+        assert (found.painter.weights == 0).sum() == 32
+
+
+def test_switching_data_keeps_what_was_asked() -> None:
+    shell = Shell("?page=digits")
+    page = DigitsPage(shell)
+    page._turn("adult")
+    found = shown(page, "adult")
+    assert isinstance(found, RecordPage)
+    assert shell.states["digits"].model == "rbm/adult"
+    assert shell.states["digits"].mask == ""
+    found.record.packet = b"\1\0\0\0" + bytes([UNKNOWN]) * 123
+    page._turn("digits")
+    assert shell.states["digits"].record == ""
+    assert shell.states["digits"].model.endswith("/digits")
+    page._turn("adult")
+    assert (found.record.roles == UNKNOWN).all()
+    assert shell.states["digits"].record == encode_bytes(np.zeros(123, np.uint8))
+    described, _ = unpack(found.record.frames)
+    assert described["runs"][0]["curves"]["nce"][-1] is None  # nothing is asked
+
+
+def test_an_untrained_model_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qtcore, "available", list)
+    page = shown(DigitsPage(Shell("?page=digits")), "digits")
+    assert "untrained" in str(page.notice.object)
+    assert page.notice.visible

@@ -1,0 +1,65 @@
+"""Records: roles from a browser, groups of names, ready-made questions."""
+
+import logging
+import struct
+
+import numpy as np
+import pytest
+
+from app.components import Record
+from app.components.record import KNOWN, TARGET, UNKNOWN, decode_roles, grouped
+from app.pages.records import PRESETS, preset
+from qtcore.data.variables import variable_names
+
+
+def packet(seq: int, *roles: int) -> bytes:
+    return struct.pack("<I", seq) + bytes(roles)
+
+
+def test_good_roles() -> None:
+    found = decode_roles(packet(3, KNOWN, TARGET, UNKNOWN), 3)
+    assert found is not None
+    assert found[0] == 3
+    assert found[1].tolist() == [KNOWN, TARGET, UNKNOWN]
+
+
+@pytest.mark.parametrize("bad", [b"", packet(1, KNOWN), packet(0, 0, 0, 0), packet(1, 0, 7, 0), None, "text"])
+def test_bad_roles_are_ignored_and_logged_without_their_bytes(bad: object, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert decode_roles(bad, 3) is None
+    assert "ignored roles" in caplog.text
+    assert "text" not in caplog.text
+
+
+def test_a_record_listens_to_good_roles_only() -> None:
+    record, heard = Record(np.zeros(2, np.uint8)), []
+    record.changes(lambda: heard.append(record.roles.tolist()))
+    record.packet = packet(1, KNOWN, TARGET)
+    record.packet = packet(2, KNOWN, 3)
+    assert heard == [[KNOWN, TARGET]]
+    assert record.seq == 1
+
+
+def test_names_in_groups() -> None:
+    assert grouped(("odor foul", "odor none", "cap-shape flat"), 3) == (
+        ["foul", "none", "flat"],
+        [["odor", 0, 2], ["cap-shape", 2, 3]],
+    )
+    assert grouped(("base -1 is A", "base -1 is C", "base +1 is A"), 3)[1] == [["base -1", 0, 2], ["base +1", 2, 3]]
+    words, groups = grouped(None, 4)
+    assert words[3] == "variable 4"
+    assert groups == [["", 0, 4]]
+    assert len(grouped(variable_names("mushrooms"), 112)[1]) == 21
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_ready_made_questions(name: str) -> None:
+    groups = [["a", 0, 10], ["b", 10, 40]]
+    asked = preset(name, groups, 40, 1) == TARGET
+    expected = {"30 %": 12, "50 %": 20, "80 %": 32, "everything": 40, "nothing": 0}.get(name)
+    if expected is None:
+        assert asked.nonzero()[0].tolist() in (list(range(10)), list(range(10, 40)))
+        assert (preset(name, [["", 0, 40]], 40, 1) == TARGET).sum() == 1
+    else:
+        assert asked.sum() == expected
+    assert set(preset(name, groups, 40, 1).tolist()) <= {KNOWN, TARGET}

@@ -1,0 +1,84 @@
+"""The page Results says what the records say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app.pages import results
+from qtcore.cells import cells
+from qtcore.paper import DATASETS, TABLE_1
+from qtcore.tables import TABLES
+
+
+def record(dataset: str = "adult", mean: float = 0.15, source: str = "exact", **more: object) -> dict[str, object]:
+    scores = {"bp": {"mean": mean, "error": 0.001, "samples": 7}}
+    found = {
+        "table": "table1",
+        "method": "qt",
+        "model": "rbm",
+        "dataset": dataset,
+        "seed": 0,
+        "source": source,
+        "scores": scores,
+    }
+    return found | more
+
+
+def verdicts(html: str) -> list[str]:
+    return re.findall(r'<td data-verdict="([^"]*)"', html)
+
+
+def test_every_figure_of_the_paper_is_there() -> None:
+    html = results.html([])
+    for printed in TABLE_1.values():
+        assert f"paper {printed.mean:.3f}" in html
+    assert verdicts(html).count("not yet trained") == len(TABLE_1) + 8 + 2 + 8 + 1
+    assert html.count("<svg") == 3
+
+
+def test_verdicts() -> None:
+    records = [record(mean=0.15), record("dna", 0.9), record("web", 0.133), record("rcv1", 0.4, "stand-in")]
+    found = results.html(records)
+    names = [verdict for verdict in verdicts(found) if verdict != "not yet trained"]
+    assert sorted(names) == ["better", "not comparable", "same", "worse"]
+    assert "-0.017 ✓ better" in found
+    assert "<em>✓ better</em> 1" in found  # the legend counts
+
+
+def test_how_a_figure_was_made() -> None:
+    training = {"settings": {"epochs": 600.0, "steps": None, "rates": [0.1, 0.01]}, "step": 12, "minutes": 2.5}
+    html = results.html([record(checkpoint="rbm/adult", training=training, note="Somewhere."), record(seed=2, mean=0.2)])
+    assert "python -m qtcore.reproduce table1 --methods qt --datasets adult --seeds 3 --out again" in html
+    assert "epochs 600, rates 0.1 / 0.01; kept: step 12, best on the validation rows; 2.5 minutes" in html
+    assert "How each of these was made (1)" in html
+    assert "(2 runs)" in html
+    assert cells("table1", ("qt",), ("adult",), 3)  # the command has something to do
+
+
+def test_what_a_file_says_is_escaped() -> None:
+    assert "<script" not in results.html([record(note="<script>alert(1)</script>", checkpoint="<script>")])
+
+
+def test_broken_records_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number, text in enumerate(("{", "[]", '{"table": "table9", "scores": {}}', '{"table": "frey", "scores": {}}')):
+        (tmp_path / f"{number}.json").write_text(text)
+    assert results.results(tmp_path) == [{"table": "frey", "scores": {}}]
+    assert str(tmp_path) not in caplog.text
+
+
+def test_the_shipped_records() -> None:
+    found = results.results()
+    assert {each["table"] for each in found} <= set(TABLES)
+    assert {each["dataset"] for each in found if each["table"] == "table1"} <= set(DATASETS)
+    html = results.html(found)
+    assert len([verdict for verdict in verdicts(html) if verdict in ("better", "worse", "same")]) >= 4
+    assert "/" not in "".join(re.findall(r"File \S+", html))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 0.8), (1.46, 2.05), (0.2, 0.2), (16.0, 97.0)])
+def test_axes_hold_what_they_show(low: float, high: float) -> None:
+    ticks = results.axis(low, high)
+    assert ticks[0] <= low
+    assert ticks[-1] >= high
+    assert 2 <= len(ticks) <= 8
