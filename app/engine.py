@@ -36,6 +36,8 @@ class Device:
     name: str
     label: str
     sentence: str = ""
+    refused: bool = False
+    """Whether another device was asked for."""
 
 
 @functools.cache
@@ -47,7 +49,7 @@ def device() -> Device:
         if name and _works(name):
             return Device(name, name.split(":")[0].upper())
     if wanted and wanted != "cpu":
-        return Device("cpu", "CPU", f"The device {wanted[:20]!r} cannot be used here, so the layers run on the CPU.")
+        return Device("cpu", "CPU", f"The device {wanted[:20]!r} cannot be used here, so the layers run on the CPU.", True)
     return Device("cpu", "CPU", "" if wanted else "No GPU was found, so the layers run on the CPU.")
 
 

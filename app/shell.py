@@ -92,8 +92,9 @@ class Shell:
             sx={"color": "inherit", "whiteSpace": "nowrap"},
         )
         share.jscallback(clicks=COPY, args={})
+        told = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
         return window(
-            header=[pn.HSpacer(), badge, share],
+            header=[pn.HSpacer(), *told, badge, share],
             main=[self.tabs],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )

@@ -8,7 +8,7 @@ function fit(height, width, options = {}) {
   if (fixed > 0) return fixed
   const room = (window.innerWidth - beside - (columns - 1) * GAP) / columns
   const scale = Math.floor(Math.min(room / width, Math.max(window.innerHeight - above, 240) / height / rows))
-  return Math.max(4, Math.min(scale, Math.max(20, Math.floor(240 / height))))
+  return Math.max(4, Math.min(scale, Math.max(20, Math.floor(400 / height))))
 }
 
 function node(tag, attributes = {}, ...children) {

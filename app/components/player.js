@@ -1,6 +1,7 @@
 // The maps of one or two runs, layer by layer, with curves below.
 
 const LABELS = [["contour", "CONTOUR", [214, 39, 40]], ["in", "IN", [185, 217, 242]], ["out", "OUT", [253, 246, 195]]]
+const NARROWEST = 180 // pixels that a map has for its heading, and its share of the controls
 const LABEL_LINES = {contour: "#d62728", in: "#4a90c8", out: "#b59a00"} // the same hues, dark enough for a thin line
 
 export function render({model, el}) {
@@ -48,12 +49,13 @@ export function render({model, el}) {
       panels = [...model.charts, {inspect: true}].map(panel)
       charts.replaceChildren(...panels.map((each) => each.block))
     }
-    maps.style.gridTemplateColumns = `repeat(${shown.length}, ${w}px)`
-    const full = Math.max(shown.length, 3) * w + (Math.max(shown.length, 3) - 1) * GAP
+    const column = Math.max(w, NARROWEST), full = Math.max(shown.length, 3) * (column + GAP) - GAP
+    maps.style.gridTemplateColumns = `repeat(${shown.length}, ${column}px)`
     root.style.width = `${full}px`
     chartWidth = Math.floor((full - GAP * (panels.length - 1)) / panels.length)
     charts.style.gridTemplateColumns = `repeat(${panels.length}, ${chartWidth}px)`
-    for (const {base, mark, picture} of pictures) {
+    for (const {base, mark, picture, figure} of pictures) {
+      figure.lastChild.style.width = `${w}px`
       for (const element of [base, mark, picture]) { element.style.width = `${w}px`; element.style.height = `${h}px` }
       mark.width = w; mark.height = h
     }

@@ -222,7 +222,7 @@ def EXPLANATION() -> list[Viewable]:
         ),
         card(
             "How good it is",
-            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{hidden}} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised "
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{hidden } i} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised "
             r"pixels: lower is better. The dashed line is one Gaussian fitted to the seen pixels of this picture. Training "
             r"made the answer good after exactly 50 layers, so more are not always better.",
         ),

@@ -112,7 +112,7 @@ def explanation(soft: bool) -> list[Viewable]:
             "What is asked",
             r"Seen pixels are evidence, hatched ones are asked for. The model answers with a probability for each: "
             r"$p(v_i = 1 \mid v_{\mathrm{seen}}) \approx \sigma(\text{belief})$, and the score is "
-            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{hidden}} \log_2 p(v_i)$ in bits: lower is better." + grey,
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{hidden } i} \log_2 p(v_i)$ in bits: lower is better." + grey,
         ),
         *both_models(),
     ]

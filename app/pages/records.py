@@ -185,7 +185,7 @@ def explanation(unnamed: bool) -> list[Viewable]:
             "What is asked",
             r"Click the square before a variable to make it known, asked or unknown; click a heading for its whole group. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
-            r"$\mathrm{NCE} = -\tfrac1n \sum_{i\,\mathrm{asked}} \log_2 p(v_i)$, unknown ones are summed out. "
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
             + (UNNAMED if unnamed else "A group has at most one 1: nobody told the model, it learned that."),
         ),
         *both_models(),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import qtcore
-from app import samples
+from app import engine, samples
 from app.components.record import KNOWN, TARGET, UNKNOWN
 from app.frames import unpack
 from app.pages.digits import DigitsPage
@@ -127,3 +127,22 @@ def test_an_untrained_model_is_called_so(monkeypatch: pytest.MonkeyPatch) -> Non
     page = shown(DigitsPage(Shell("?page=digits")), "digits")
     assert "untrained" in str(page.notice.object)
     assert page.notice.visible
+
+
+def test_rbm_and_dbm_answer_the_same_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"rbm/digits": qtcore.RBM(64, 4), "dbm/digits": qtcore.DBM(64, 4, 3), "dbm-advil/digits": qtcore.DBM(64, 4, 3)}
+    monkeypatch.setattr(qtcore, "available", lambda: list(models))
+    monkeypatch.setattr(engine, "model", models.__getitem__)
+    shell = Shell("?page=digits&model=dbm/digits&compare=advil&image=test-1")
+    page = DigitsPage(shell)
+    found = shown(page, "digits")
+    assert isinstance(found, PixelsPage)
+    assert found.model is models["dbm/digits"]
+    assert not found.notice.visible
+    assert [run["label"] for run in unpack(found.player.frames)[0]["runs"]] == ["QT", "AdVIL"]
+    found.use("rbm/digits")  # for which there are no AdVIL weights
+    assert [run["label"] for run in unpack(found.player.frames)[0]["runs"]] == ["10 layers"]
+    assert (shell.states["digits"].model, shell.states["digits"].image) == ("rbm/digits", "test-1")
+    found.comparison.row.clicks = [1, 1]
+    assert [run["label"] for run in unpack(found.player.frames)[0]["runs"]] == ["RBM", "DBM"]
+    assert shell.states["digits"].compare == "dbm"

@@ -189,6 +189,7 @@ def test_devices(wanted: str, sentence: str, monkeypatch: pytest.MonkeyPatch) ->
     assert found.name == "cpu"
     assert sentence in found.sentence
     assert bool(sentence) == bool(found.sentence)
+    assert found.refused == (sentence == "cannot be used")
     monkeypatch.setattr(engine, "_works", lambda name: True)
     found = engine.device.__wrapped__()
     assert found.label == (wanted.split(":")[0] or "cuda").upper()

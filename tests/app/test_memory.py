@@ -12,6 +12,7 @@ from tests.app.server import connect, leave, served
 
 WARM_UP, SESSIONS = 20, 200
 GROWTH = 1.10
+QUERIES = ("?page=faces", "?page=contours", "?page=digits", "?page=digits&model=rbm/adult", "?page=lab", "?page=results")
 
 
 def resident(pid: int) -> int:
@@ -22,7 +23,7 @@ def resident(pid: int) -> int:
 
 
 async def visit(url: str, number: int) -> None:
-    await leave(await connect(url, f"?page={('faces', 'contours')[number % 2]}"))
+    await leave(await connect(url, QUERIES[number % len(QUERIES)]))
 
 
 async def visits(url: str, count: int) -> None:

@@ -6,7 +6,7 @@ import weakref
 import panel as pn
 import pytest
 
-from app import shell
+from app import engine, shell
 from app.shell import Shell, guarded, refusal, window
 from app.state import PAGES
 
@@ -38,6 +38,15 @@ def test_state_goes_to_the_page_it_is_of() -> None:
     made.remember("contours", layer=2)
     assert made.states["contours"].layer == "2"
     assert made.states["faces"].layer == "4"
+
+
+@pytest.mark.parametrize(
+    ("device", "told"), [(engine.Device("cpu", "CPU", "No such device.", True), 1), (engine.Device("cpu", "CPU"), 0)]
+)
+def test_a_device_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, device: engine.Device, told: int) -> None:
+    monkeypatch.setattr(engine, "device", lambda: device)
+    header = Shell("?page=results").view().header  # type: ignore[attr-defined]
+    assert sum(getattr(part, "object", "") == "No such device." for part in header) == told
 
 
 def test_a_broken_page_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

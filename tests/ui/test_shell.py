@@ -67,7 +67,10 @@ def test_the_device_is_shown(page: "Page", app_url: str) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 1920])
-@pytest.mark.parametrize("query", ["", "?page=contours", "?compare=untrained", "?page=contours&compare=untrained"])
+@pytest.mark.parametrize(
+    "query",
+    ["", "?page=contours", "?page=digits", "?compare=untrained", "?page=contours&compare=layers-5"],
+)
 def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, width: int, query: str) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     open_page(page, app_url, query)

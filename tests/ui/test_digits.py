@@ -1,0 +1,159 @@
+"""The page Digits & tables, used as a person would."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from app.components.record import KNOWN, TARGET, UNKNOWN
+from app.samples import samples
+from app.state import decode_bytes
+
+from .helpers import drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+DIGIT = (8, 8)
+PAGE = "?page=digits&image=test-2"  # nothing hidden
+ADULT = "?page=digits&model=rbm/adult"
+
+
+def open_record(page: "Page", url: str, query: str = ADULT) -> None:
+    page.goto(f"{url}app{query}" if query.startswith("?") else query)
+    page.locator(".qt.record .line").first.wait_for()
+    page.wait_for_timeout(700)  # until the connection stands
+
+
+def roles(page: "Page") -> np.ndarray:
+    found = decode_bytes(state(page).record, (1, 123))
+    assert found is not None
+    return found[0]
+
+
+def bars(page: "Page") -> list[str]:
+    """The probabilities of all variables, as the bars show them."""
+    return page.locator(".qt.record .number").evaluate_all("all => all.map((each) => each.dataset.p)")
+
+
+def role(page: "Page", variable: int) -> str:
+    return page.locator(f".qt.record [data-variable='{variable}']").get_attribute("data-role") or ""
+
+
+def test_digits_open_with_a_result(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, "?page=digits")
+    assert picture(page, "mean").shape == (*DIGIT, 3)
+    assert page.locator(".qt.player").get_attribute("data-layer") == "10"
+    assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == "32"
+    for title in ("Probability of 1", "Entropy", "Difference to the truth", "Residual", "Bits per hidden pixel"):
+        assert page.get_by_text(title).first.is_visible()
+
+
+def test_a_drag_hides_exactly_the_pixels_under_it(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    set_size(page, 1)
+    before = picture(page, "mean")
+    drag(page, DIGIT, (1, 2), (1, 5), (4, 5))
+    wait_for_result(page, 0)
+    expected = np.zeros(DIGIT, bool)
+    expected[1, 2:6] = expected[1:5, 5] = True
+    wait_until(page, lambda: (hidden(page, DIGIT) == expected).all(), "the mask that was painted")
+    changed = (picture(page, "mean") != before).any(-1)
+    assert changed[expected].any()
+    grey = samples("digits").values[2].reshape(DIGIT).numpy()
+    assert not changed[~expected & ((grey == 0) | (grey == 1))].any()  # what is seen in black or white stays as it is
+
+
+def test_digits_in_the_address(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    page.get_by_label("image 5", exact=True).click()
+    page.get_by_role("button", name="top half", exact=True).click()
+    page.get_by_role("button", name="3 layers", exact=True).click()
+    page.locator(".qt.player canvas[data-run='1']").first.wait_for()
+    page.get_by_label("layer", exact=True).fill("4")
+    wait_until(page, lambda: (state(page).image, state(page).layer, state(page).compare) == ("test-4", "4", "layers-3"))
+    assert hidden(page, DIGIT)[:4].all()
+    seen = [picture(page, channel, run) for channel in ("mean", "entropy") for run in (0, 1)]
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".qt.player canvas[data-run='1']").first.wait_for()
+    for i, old in enumerate(seen):
+        np.testing.assert_array_equal(picture(page, ("mean", "entropy")[i // 2], i % 2), old)
+
+
+def test_a_toggled_variable_changes_the_bars(page: "Page", app_url: str) -> None:
+    open_record(page, app_url)
+    assert page.get_by_text("native-country").is_visible()
+    before = bars(page)
+    assert len(before) == 123
+    known = next(i for i in range(123) if role(page, i) == "known")
+    toggle = page.locator(f".qt.record [data-variable='{known}']")
+    toggle.click()  # asked
+    wait_until(page, lambda: bars(page)[known] not in ("0.000", "1.000"), "an answer for what is asked now")
+    assert role(page, known) == "asked"
+    wait_until(page, lambda: roles(page)[known] == TARGET)
+    assert bars(page) != before
+    asked = bars(page)
+    number = seq(page)
+    toggle.press("Enter")  # unknown: the same answer, but not scored
+    wait_for_result(page, number)
+    assert (role(page, known), bars(page)) == ("unknown", asked)
+    wait_until(page, lambda: roles(page)[known] == UNKNOWN)
+    toggle.press("Enter")
+    wait_until(page, lambda: bars(page) == before, "the first answer again")
+    toggle.press("ArrowDown")
+    assert page.evaluate("document.activeElement") is not None
+    wait_until(page, lambda: state(page).pixel == f"0-{known + 1}", "the next variable to be chosen")
+
+
+def test_groups_and_ready_made_questions(page: "Page", app_url: str) -> None:
+    open_record(page, app_url)
+    page.get_by_role("button", name="nothing", exact=True).click()
+    wait_until(page, lambda: state(page).record != "" and (roles(page) == KNOWN).all())
+    page.get_by_text("Ask for at least one variable to score the answer.").wait_for()
+    page.get_by_role("button", name="sex", exact=True).click()
+    wait_until(page, lambda: (roles(page) == TARGET).sum() == 2)
+    values = page.locator(".qt.record .line[data-role=asked]")
+    assert values.count() == 2
+    assert page.get_by_text("121 known, 2 asked, 0 unknown").is_visible()
+    page.get_by_role("button", name="80 %", exact=True).click()
+    wait_until(page, lambda: (roles(page) == TARGET).sum() == 98)
+
+
+def test_a_record_in_the_address(page: "Page", app_url: str) -> None:
+    open_record(page, app_url)
+    page.get_by_role("button", name="7", exact=True).click()
+    wait_until(page, lambda: state(page).image == "dream-6")
+    page.locator(".qt.record [data-variable='3']").click()
+    page.get_by_role("button", name="untrained", exact=True).click()
+    page.locator(".qt.record.pair").wait_for()
+    page.get_by_label("layer", exact=True).fill("6")
+    wait_until(page, lambda: (state(page).layer, state(page).compare, state(page).pixel) == ("6", "untrained", "0-3"))
+    seen, address = bars(page), page.url
+    assert all(len(each.split()) == 2 for each in seen)  # both models answer
+    page.goto("about:blank")
+    open_record(page, app_url, address)
+    assert bars(page) == seen
+    assert page.locator(".qt.record").get_attribute("data-layer") == "6"
+
+
+def test_another_dataset(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    page.get_by_role("button", name="Mushrooms", exact=True).click()
+    page.get_by_role("button", name="odor", exact=True).wait_for()
+    wait_until(page, lambda: state(page).model.endswith("/mushrooms") and state(page).mask == "")
+    page.get_by_role("button", name="Digits", exact=True).click()
+    page.locator(".qt.painter .stage").wait_for()
+    wait_until(page, lambda: (state(page).image, state(page).record) == ("test-2", ""))
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_nothing_sticks_out(page: "Page", app_url: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    open_record(page, app_url, f"{ADULT}&compare=layers-3")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box = page.locator(".qt.record").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= width
+    assert box["width"] > 0.7 * width
