@@ -5,11 +5,11 @@ log-weights with an axis per variable, in float64, and everything asked for is a
 it is slow, refuses models of more than 2²² joint states, and shares no code with `qtcore.bp`: it is what belief
 propagation is compared with.
 
->>> exact.marginals(model, query)          # the same kind of distribution as model(query)
->>> exact.hidden_marginals(model, query)
->>> exact.most_probable(model, query)      # State(visible, hidden)
->>> exact.log_z(model)
->>> exact.log_likelihood(model, values)    # log p(v) of fully observed rows
+    exact.marginals(model, query)          # the same kind of distribution as model(query)
+    exact.hidden_marginals(model, query)
+    exact.most_probable(model, query)      # State(visible, hidden)
+    exact.log_z(model)
+    exact.log_likelihood(model, values)    # log p(v) of fully observed rows
 
 A temperature changes belief propagation, not the model's distribution: none of this depends on a model's `T`.
 """
@@ -102,28 +102,70 @@ def marginals(model: Any, query: Any) -> Distribution:
     RBM and DBM: Bernoulli [B, V]; GaussianRBM: the mean and deviation of the exact mixture, as Normal [B, V], and
     N(v, ε) where a pixel is seen; PairwiseMRF: Categorical [B, V] over the variables that are not hidden, padded with
     −inf; GridMRF: Categorical [B, H, W] over the labels CONTOUR = 0, OUT = 1, IN = 2.
+
+    Example:
+        >>> import torch, qtcore
+        >>> from qtcore import exact
+        >>> tree = qtcore.PairwiseMRF((2, 2, 2), [(0, 1), (1, 2)])
+        >>> query = qtcore.Query(torch.tensor([[1, 0, 0]]), torch.tensor([[True, False, False]]))
+        >>> torch.allclose(tree(query).probs.double(), exact.marginals(tree, query).probs, atol=1e-5)  # on a tree LBP is exact
+        True
     """
     return _oracle(model, tuple(query.values.shape[1:])).marginals(query)
 
 
 def hidden_marginals(model: Any, query: Any) -> Distribution:
     """Marginals of the hidden variables: RBM, GaussianRBM Bernoulli [B, H]; DBM Bernoulli [B, H1 + H2]; PairwiseMRF
-    Categorical over its hidden variables; GridMRF Categorical [B, H, W] over all states, clones apart."""
+    Categorical over its hidden variables; GridMRF Categorical [B, H, W] over all states, clones apart.
+
+    Example:
+        >>> import torch, qtcore
+        >>> from qtcore import exact
+        >>> query = qtcore.Query(torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool))
+        >>> exact.hidden_marginals(qtcore.RBM(4, 3), query).probs.shape
+        torch.Size([2, 3])
+    """
     return _oracle(model, tuple(query.values.shape[1:])).hidden_marginals(query)
 
 
 def most_probable(model: Any, query: Any) -> State:
-    """The joint state of visible and hidden variables with the highest probability given the evidence."""
+    """The joint state of visible and hidden variables with the highest probability given the evidence.
+
+    Example:
+        >>> import torch, qtcore
+        >>> from qtcore import exact
+        >>> model = qtcore.RBM.from_textbook(torch.tensor([[4.0, -4.0]]), torch.zeros(2), torch.zeros(1))
+        >>> query = qtcore.Query(torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]]))
+        >>> state = exact.most_probable(model, query)
+        >>> state.visible, state.hidden
+        (tensor([[1, 0]]), tensor([[1]]))
+    """
     return _oracle(model, tuple(query.values.shape[1:])).most_probable(query)
 
 
 def log_z(model: Any) -> Tensor:
-    """log of the sum (GaussianRBM: and integral) of exp φ over all visible and hidden states, without evidence."""
+    """log of the sum (GaussianRBM: and integral) of exp φ over all visible and hidden states, without evidence.
+
+    Example:
+        >>> import torch, qtcore
+        >>> from qtcore import exact
+        >>> model = qtcore.RBM.from_textbook(torch.zeros(2, 3), torch.zeros(3), torch.zeros(2))
+        >>> round(exact.log_z(model).exp().item())  # 2³ visible and 2² hidden states, all of weight 1
+        32
+    """
     return _oracle(model, None).log_z()
 
 
 def log_likelihood(model: Any, values: Tensor) -> Tensor:
-    """log p(v) [B] of rows with every visible variable seen, the hidden ones summed out (GaussianRBM: a density)."""
+    """log p(v) [B] of rows with every visible variable seen, the hidden ones summed out (GaussianRBM: a density).
+
+    Example:
+        >>> import torch, qtcore
+        >>> from qtcore import exact
+        >>> every_v = torch.cartesian_prod(*[torch.arange(2.0)] * 3)
+        >>> round(exact.log_likelihood(qtcore.RBM(3, 2), every_v).exp().sum().item(), 6)
+        1.0
+    """
     return _oracle(model, tuple(values.shape[1:])).log_likelihood(values)
 
 
@@ -218,9 +260,7 @@ class _DBMOracle(_BinaryOracle):
     """Eq. eqn:dbm: φ = 2h₂ᵀW₂h₁ + 2h₁ᵀW₁v + h₂ᵀ(c_h2 − W₂1) + h₁ᵀ(c_h1 − W₂ᵀ1 − W₁1) + vᵀ(c_v − W₁ᵀ1)."""
 
     def __init__(self, model: Any, size: tuple[int, ...] | None) -> None:
-        W1, W2, c_v, c_h1, c_h2 = (
-            _float64(tensor) for tensor in (model.W1, model.W2, model.c_v, model.c_h1, model.c_h2)
-        )
+        W1, W2, c_v, c_h1, c_h2 = (_float64(tensor) for tensor in (model.W1, model.W2, model.c_v, model.c_h1, model.c_h2))
         (H1, V), H2 = W1.shape, len(W2)
         biases = [c_v - W1.sum(0), c_h1 - W2.sum(0) - W1.sum(1), c_h2 - W2.sum(1)]
         edges = [(j, V + i) for i in range(H1) for j in range(V)]

@@ -36,6 +36,14 @@ def nce(model: Model, query: Query, per_image: bool = False, n_layers: int | Non
     """Normalised cross-entropy of a model on a query in bits: −log2 marginal(truth), averaged over the targets.
 
     `per_image` averages over the targets of each sample first, then over samples (as for the Frey faces).
+
+    Example:
+        >>> import torch, qtcore
+        >>> from qtcore.metrics import nce
+        >>> model = qtcore.RBM.from_textbook(torch.zeros(2, 6), torch.zeros(6), torch.zeros(2))
+        >>> query = qtcore.Query(torch.ones(4, 6), torch.zeros(4, 6, dtype=torch.bool))
+        >>> round(nce(model, query), 6)  # it knows nothing: one bit per variable
+        1.0
     """
     with torch.no_grad():
         losses, target = (tensor.cpu() for tensor in model.nll(query, n_layers))
@@ -51,7 +59,14 @@ def _per_sample(losses: Tensor, target: Tensor) -> Tensor:
 
 
 def iou(labels: Tensor, p_out: Tensor, out: int = 1) -> Tensor:
-    """Intersection over union of the foreground (all that is not OUT) in each image [B]; predicted where p(OUT) < ½."""
+    """Intersection over union of the foreground (all that is not OUT) in each image [B]; predicted where p(OUT) < ½.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.metrics import iou
+        >>> iou(torch.tensor([[[0, 2, 1, 1]]]), torch.tensor([[[0.1, 0.9, 0.2, 0.9]]]))  # one of three is in both
+        tensor([0.3333], dtype=torch.float64)
+    """
     truth, found = labels != out, p_out < 0.5
     both = (truth & found).flatten(1).sum(1).double()
     either = (truth | found).flatten(1).sum(1).double()

@@ -173,7 +173,15 @@ class _Uniform(Mask):
 
 
 def uniform(p_target: float = 0.5) -> Mask:
-    """Each variable is a target with probability `p_target`, independently (the paper's queries, with 0.5)."""
+    """Each variable is a target with probability `p_target`, independently (the paper's queries, with 0.5).
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import uniform
+        >>> query = uniform(0.25)(torch.zeros(1000, 8), torch.Generator().manual_seed(0))
+        >>> round(query.target.float().mean().item(), 2)
+        0.25
+    """
     if not 0 <= p_target <= 1:
         raise InputError(f"p_target must be a probability, not {p_target:g}.")
     return _Uniform(p_target)
@@ -203,6 +211,15 @@ def patches(size: int = 5, count: int = 1, image_shape: tuple[int, int] | None =
     """Square patches of `size`×`size` pixels are the targets, `count` of them per sample, anywhere inside.
 
     `image_shape` says how a row of variables forms an image; data [B, height, width] need none.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import patches
+        >>> query = patches(size=2, image_shape=(3, 4))(torch.zeros(1, 12), torch.Generator().manual_seed(0))
+        >>> query.target.int().view(3, 4)
+        tensor([[1, 1, 0, 0],
+                [1, 1, 0, 0],
+                [0, 0, 0, 0]], dtype=torch.int32)
     """
     if size < 1 or count < 1:
         raise InputError(f"patches need a size and a count of at least 1, not {size} and {count}.")
@@ -234,7 +251,14 @@ class _OneTarget(Mask):
 
 
 def one_target() -> Mask:
-    """Exactly one target per sample, the rest is evidence: with no hidden variables, the pseudo-likelihood."""
+    """Exactly one target per sample, the rest is evidence: with no hidden variables, the pseudo-likelihood.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import one_target
+        >>> one_target()(torch.zeros(3, 10)).target.sum(1)
+        tensor([1, 1, 1])
+    """
     return _OneTarget()
 
 
@@ -255,7 +279,16 @@ class _Everything(Mask):
 
 
 def fixed(observed: Tensor | None = None) -> Mask:
-    """The same mask for every sample, of the shape of one sample; with no argument, everything is observed."""
+    """The same mask for every sample, of the shape of one sample; with no argument, everything is observed.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import fixed
+        >>> left_half = fixed(torch.tensor([True, True, False, False]))
+        >>> left_half(torch.zeros(2, 4)).target
+        tensor([[False, False,  True,  True],
+                [False, False,  True,  True]])
+    """
     if observed is None:
         return _Everything()
     return _Fixed(_tensor("observed", observed))
@@ -275,7 +308,15 @@ class _Mixture(Mask):
 
 
 def mixture(*parts: Mask, weights: Sequence[float] | None = None) -> Mask:
-    """Each sample's mask comes from one of `parts`, chosen with the given weights (equal ones by default)."""
+    """Each sample's mask comes from one of `parts`, chosen with the given weights (equal ones by default).
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import mixture, one_target, uniform
+        >>> queries = mixture(uniform(0.5), one_target(), weights=(3, 1))  # three of four samples are uniform queries
+        >>> queries(torch.zeros(100, 20)).observed.shape
+        torch.Size([100, 20])
+    """
     shares = tuple(1.0 for _ in parts) if weights is None else tuple(float(weight) for weight in weights)
     if len(shares) != len(parts) or not all(0 <= share < float("inf") for share in shares) or sum(shares) == 0:
         raise InputError(f"a mixture needs one weight ≥ 0 for each of its parts, but {len(parts)} parts have {shares}.")

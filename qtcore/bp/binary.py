@@ -79,7 +79,17 @@ def max_product(x: Tensor, w: Tensor) -> Tensor:
 
 
 def transfer(x: Tensor, w: Tensor, T: float = 1.0) -> Tensor:
-    """f_w(x; T), the supplement's figure of the transfer function, for looking at and for teaching."""
+    """f_w(x; T), the supplement's figure of the transfer function, for looking at and for teaching.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.bp.binary import transfer
+        >>> x, w = torch.tensor([-1000.0, 0.0, 1.0, 1000.0]), torch.tensor(3.0)
+        >>> transfer(x, w, T=0.0)  # max-product
+        tensor([-3.,  0.,  1.,  3.])
+        >>> transfer(x, w, T=1.0)  # sum-product
+        tensor([-3.0000,  0.0000,  0.8912,  3.0000])
+    """
     return max_product(x, w) if T == 0 else T * sum_product(x / T, w / T)
 
 

@@ -9,6 +9,7 @@ from qtcore.errors import InputError
 MAX_RATE = 1e30
 """Beyond this the optimiser itself overflows in float32."""
 
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a query training."""

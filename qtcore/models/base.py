@@ -36,6 +36,18 @@ class Layer:
         residual: the largest change of a message in this layer, per sample [B].
         messages: all messages, by name.
         info: what else there is to know, by name.
+
+    Example:
+        >>> import torch, qtcore
+        >>> chain = qtcore.PairwiseMRF((2, 2, 2), [(0, 1), (1, 2)])
+        >>> query = qtcore.Query(torch.tensor([[1, 0, 0]]), torch.tensor([[True, False, False]]))
+        >>> for layer in chain.layers(query, n=4):
+        ...     print(layer.index, bool(layer.residual > 1e-6))  # does any message still change?
+        0 False
+        1 True
+        2 True
+        3 False
+        4 False
     """
 
     index: int
@@ -248,13 +260,29 @@ def checkpoint_folder() -> Path:
 
 
 def available() -> list[str]:
-    """Names of the shipped models, such as "grbm/frey"."""
+    """Names of the shipped models, such as "grbm/frey".
+
+    Example:
+        >>> import qtcore
+        >>> "grbm/frey" in qtcore.available()
+        True
+    """
     folder = checkpoint_folder()
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.safetensors"))
 
 
 def load(name_or_path: "str | os.PathLike[str]", device: "torch.device | str" = "cpu") -> Model:
-    """A saved model, by the name of a shipped one ("grbm/frey") or by its path."""
+    """A saved model, by the name of a shipped one ("grbm/frey") or by its path.
+
+    Example:
+        >>> import tempfile, torch, qtcore
+        >>> model = qtcore.RBM(6, 3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/mine.safetensors")
+        ...     again = qtcore.load(f"{folder}/mine.safetensors")
+        >>> torch.equal(model.W, again.W)
+        True
+    """
     names = available()
     if str(name_or_path) in names:
         path = checkpoint_folder() / f"{name_or_path}.safetensors"

@@ -12,6 +12,15 @@ class DBM(BinaryModel):
     """v — h1 — h2, all binary. The RBM's equations with ṽ = [v; h2] on one side and h1 on the other: W̃ = [W1, W2ᵀ].
 
     Stored tensors: `W1` [H1, V], `W2` [H2, H1], `c_v` [V], `c_h1` [H1], `c_h2` [H2] and the temperature `T`.
+
+    Example:
+        >>> import torch, qtcore
+        >>> model = qtcore.DBM(n_visible=6, n_hidden_1=4, n_hidden_2=3)
+        >>> query = qtcore.Query(torch.ones(2, 6), torch.arange(6).expand(2, 6) < 4)
+        >>> model(query).probs.shape
+        torch.Size([2, 6])
+        >>> list(model.layers(query, n=1))[-1].hidden.probs.shape  # both hidden layers, the first one first
+        torch.Size([2, 7])
     """
 
     def __init__(

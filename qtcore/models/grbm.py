@@ -22,6 +22,14 @@ class GaussianRBM(Model):
 
     Stored tensors: `W` [H, V], `b` [V], `c` [H], and `sigma` (fixed, 1 by default).
     `schedule` is "sequential" (the authors' code: to the hidden units, then back) or "flooding" (as printed).
+
+    Example:
+        >>> import torch, qtcore
+        >>> model = qtcore.GaussianRBM(n_visible=6, n_hidden=3)
+        >>> query = qtcore.Query(torch.randn(2, 6), torch.arange(6).expand(2, 6) < 4)
+        >>> marginals = model(query)  # a torch.distributions.Normal
+        >>> marginals.mean.shape, bool((marginals.stddev[:, 4:] > marginals.stddev[:, :4].max()).all())
+        (torch.Size([2, 6]), True)
     """
 
     def __init__(

@@ -45,6 +45,13 @@ class GridMRF(TemperedModel):
 
     Args:
         local_evidence: whether a pixel's own evidence is in its belief, as the paper has it (the authors' code leaves it out).
+
+    Example:
+        >>> import torch, qtcore
+        >>> model = qtcore.GridMRF(height=5, width=6, clones=(4, 1, 1), n_layers=3)
+        >>> noisy = torch.zeros(1, 5, 6)
+        >>> model(qtcore.Query(noisy, torch.ones(1, 5, 6, dtype=torch.bool))).probs.shape  # over CONTOUR, OUT, IN
+        torch.Size([1, 5, 6, 3])
     """
 
     def __init__(

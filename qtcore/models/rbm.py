@@ -124,7 +124,15 @@ class RBM(BinaryModel):
 
     @classmethod
     def from_textbook(cls, W: Tensor, b_v: Tensor, b_h: Tensor, **options: Any) -> "RBM":
-        """The RBM with the textbook's potential hᵀWv + b_vᵀv + b_hᵀh, at T = 1."""
+        """The RBM with the textbook's potential hᵀWv + b_vᵀv + b_hᵀh, at T = 1.
+
+        Example:
+            >>> import torch, qtcore
+            >>> W, b_v, b_h = torch.randn(2, 3), torch.randn(3), torch.randn(2)
+            >>> model = qtcore.RBM.from_textbook(W, b_v, b_h)
+            >>> all(torch.allclose(*pair, atol=1e-6) for pair in zip(model.to_textbook(), (W, b_v, b_h)))
+            True
+        """
         W, b_v, b_h = (torch.as_tensor(tensor).detach() for tensor in (W, b_v, b_h))
         if not W.is_floating_point():
             W = W.to(torch.get_default_dtype())
