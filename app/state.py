@@ -71,7 +71,7 @@ class State:
     graph: str = ""
     """The lab's graph with its settings."""
     record: str = ""
-    """Digits and tables: the record and what is known of it."""
+    """Digits and tables: what is known of a record, and what is asked."""
 
     @classmethod
     def from_query(cls, query: str) -> "State":

@@ -201,10 +201,10 @@ class FacesPage(PicturePage):
 
     def view(self) -> Viewable:
         left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row]
-        return arrange([*left, self.comparison.row, self.notice], self.painter, self.player, EXPLANATION())
+        return arrange([*left, self.comparison.row, self.notice], self.painter, self.player, explanation())
 
 
-def EXPLANATION() -> list[Viewable]:
+def explanation() -> list[Viewable]:
     """Three cards: the question, a layer, the score."""
     return [
         card(

@@ -1,4 +1,4 @@
-"""What Faces and Contours share: a painter, a player, and runs that follow the newest stroke."""
+"""What faces, contours and digits share: a painter, a player, and runs that follow the newest stroke."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ NOTICE = {"color": "#d55e00", "font-size": "13px"}
 
 
 class PicturePage:
-    """The state of one page for one user. A subclass says what is shown (`start`), and what to run (`question`)."""
+    """The state of one page for one user. A subclass says what is shown, and what to run (`question`)."""
 
     name = ""
     presets: ClassVar[dict[str, Callable[[tuple[int, int], int], Bytes]]] = {}

@@ -121,7 +121,7 @@ def dots(table: Table) -> str:
     for name in table.columns:
         parts.append(mark(name, x + 6, 9, True, name))
         parts.append(f'<text x="{x + 14:.1f}" y="13">{escape(name)}</text>')
-        x += 21 + 5.6 * len(name)
+        x += 24 + 5.8 * len(name)
     height = bottom + 22
     return f'<svg class="dots" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
 
