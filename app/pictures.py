@@ -1,0 +1,83 @@
+"""Make the README's picture: a dreamed face is completed, layer by layer, under three masks.
+
+python -m app.pictures docs/pictures/face.gif
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import tyro
+from numpy.typing import NDArray
+from PIL import Image
+
+import qtcore
+from app import masks
+from app.components.player import GAUSSIAN_VIEWS, picture
+from app.frames import GaussianEncoder
+from qtcore.cli import arguments, guarded
+from qtcore.data import faces_offline
+from qtcore.data.frey import SHAPE
+from qtcore.files import write_atomically
+
+FACE, ZOOM, GAP = 1, 7, 8
+MASKS = ("left half", "mouth", "80 %")
+SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 20, 50)
+"""Layers in the picture: little changes after the first few."""
+MILLISECONDS, PAUSE = 220, 1400
+HIDDEN = (120, 150, 190)
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where to put the picture."""
+
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """A GIF."""
+
+
+def frames(mask: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    """What is seen, the mean and the standard deviation after each of the shown layers, side by side."""
+    model = qtcore.load("grbm/frey")
+    face = faces_offline()[FACE : FACE + 1]
+    seen = torch.from_numpy(mask.reshape(1, -1) > 0)
+    encoder = GaussianEncoder(model, face[0], ~seen[0])
+    given = encoder.truth_bytes()
+    assert given is not None
+    grey = given.reshape(*SHAPE, 1).repeat(3, 2)
+    shown = np.where(mask[..., None] > 0, grey, np.array(HIDDEN, np.uint8))
+    names = [channel.name for channel in encoder.channels]
+    views = [view for view in GAUSSIAN_VIEWS if view["channel"] in ("mean", "deviation")]
+    found = []
+    with torch.inference_mode():
+        for layer in model.layers(qtcore.Query(face, seen)):
+            if layer.index in SHOWN:
+                channels = np.stack([channel.reshape(SHAPE) for channel in encoder.encode(layer)[0]])
+                maps = [shown, *(picture(channels, names, view, []) for view in views)]
+                maps = [each.repeat(ZOOM, 0).repeat(ZOOM, 1) for each in maps]
+                gap = np.full((maps[0].shape[0], GAP, 3), 255, np.uint8)
+                found.append(np.concatenate([part for each in maps for part in (each, gap)][:-1], 1))
+    return found
+
+
+def main() -> int:
+    command = arguments(Command, prog="python -m app.pictures", description=__doc__)
+    images: list[Image.Image] = []
+    durations: list[int] = []
+    for name in MASKS:
+        made = frames(masks.FACES[name](SHAPE, 0))
+        images += [Image.fromarray(each).convert("P", palette=Image.Palette.ADAPTIVE) for each in made]
+        durations += [MILLISECONDS] * (len(made) - 1) + [PAUSE]
+
+    def save(path: Path) -> None:
+        images[0].save(path, "GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, disposal=1)
+
+    write_atomically(command.file, save)
+    print(f"{command.file}: {len(images)} frames.")
+    return 0
+
+
+if __name__ == "__main__":
+    guarded(main)
