@@ -1,0 +1,43 @@
+"""What the README says can be typed works: its Python runs, its commands exist, its links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+COMMANDS = sorted(set(re.findall(r"python -m ((?:qtcore|app)\.\w+)", TEXT)))
+LINKS = [link for link in re.findall(r"\]\(([^)#]+)\)", TEXT) if "://" not in link]
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(SNIPPETS) >= 2
+    assert {"qtcore.train", "qtcore.infer", "qtcore.reproduce", "app.pictures"} <= set(COMMANDS)
+    assert "docs/pictures/face.gif" in LINKS
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_python(snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_command(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"python -m {module} " in done.stdout.split("options")[0], "no example"
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_link(link: str) -> None:
+    assert (ROOT / link).exists()
+
+
+def test_make_targets() -> None:
+    for target in set(re.findall(r"^make (\w+)", TEXT, re.MULTILINE)):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
