@@ -1,5 +1,5 @@
 # make app    serve the app at http://localhost:5006
-# make test   ruff, mypy and all tests
+# make test   ruff, mypy, all tests and all notebooks
 #
 # Both make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
 #   make test ARGS="-k rbm -x"     options for pytest
