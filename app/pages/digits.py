@@ -1,5 +1,7 @@
 """Digits & tables: binary pictures with painted masks, and binary records, with the RBM and the DBM."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +15,8 @@ from app.pages.records import RecordPage
 from app.samples import offered, samples, title
 from app.shell import Shell
 from app.state import State
+
+log = logging.getLogger(__name__)
 
 
 class DigitsPage:
@@ -58,17 +62,28 @@ class DigitsPage:
         def on_data(event: Any) -> None:
             number = data.clicked()
             if number is not None and names[number] != dataset:
-                self._turn(names[number])
+                self._try(dataset, lambda: self._turn(names[number]))
 
         def on_model(event: Any) -> None:
             number = models.clicked()
-            if number is not None:
+            if number is not None and self._try(dataset, lambda: self.pages[dataset].use(f"{kinds[number]}/{dataset}")):
                 models.selected = number
-                self.pages[dataset].use(f"{kinds[number]}/{dataset}")
 
         data.param.watch(on_data, "clicks")
         models.param.watch(on_model, "clicks")
         return [data, models]
+
+    def _try(self, dataset: str, change: Callable[[], None]) -> bool:
+        """Make a change, or leave a sentence on the page that is shown: a model's file may be damaged."""
+        before = self.shell.states["digits"]
+        try:
+            change()
+            return True
+        except Exception:
+            self.shell.states["digits"] = before
+            log.exception("a dataset or model could not be shown")
+            self.pages[dataset].tell("This choice cannot be shown; the others go on working.")
+            return False
 
     def _turn(self, dataset: str) -> None:
         """Go to another dataset: as it was left, or with a question of its own."""

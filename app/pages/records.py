@@ -91,13 +91,13 @@ class RecordPage:
 
     def use(self, model: str) -> None:
         """Ask another model the same."""
-        self.comparison.use(model)
         self._load(model)
+        self.comparison.use(model)
         self.refresh()
 
     def _load(self, model: str) -> None:
-        self.model_name = model
         self.model, sentence = model_named(model, self.samples.values.shape[1])
+        self.model_name = model
         self.tell(sentence)
 
     # ------------------------------------------------------------------ what to run

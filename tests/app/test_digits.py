@@ -15,6 +15,7 @@ from app.shell import Shell
 from app.state import decode_bytes, encode_bytes
 from qtcore.data import registry
 from qtcore.data.variables import variable_names
+from qtcore.errors import ModelFileError
 
 
 @pytest.fixture(autouse=True)
@@ -146,3 +147,20 @@ def test_rbm_and_dbm_answer_the_same_question(monkeypatch: pytest.MonkeyPatch) -
     found.comparison.row.clicks = [1, 1]
     assert [run["label"] for run in unpack(found.player.frames)[0]["runs"]] == ["RBM", "DBM"]
     assert shell.states["digits"].compare == "dbm"
+
+
+def test_a_damaged_model_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(name: str) -> None:
+        raise ModelFileError("/home/somebody/model.safetensors is half a file.")
+
+    shell = Shell("?page=digits")
+    page = DigitsPage(shell)
+    before = shell.states["digits"]
+    monkeypatch.setattr(engine, "model", broken)
+    assert not page._try("digits", lambda: page._turn("adult"))
+    assert not page._try("digits", lambda: page.pages["digits"].use("rbm/digits"))
+    assert "cannot be shown" in str(page.pages["digits"].notice.object)
+    assert "somebody" not in str(page.pages["digits"].notice.object)
+    assert "somebody" in caplog.text
+    assert list(page.pages) == ["digits"]
+    assert shell.states["digits"] == before
