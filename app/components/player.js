@@ -172,7 +172,7 @@ export function render({model, el}) {
   }
 
   function savePNG() {
-    const shown = views(), gap = 12, zoom = 8, w = data.width * zoom, h = data.height * zoom
+    const shown = views(), gap = 12, zoom = Math.max(8, Math.floor(200 / data.height)), w = data.width * zoom, h = data.height * zoom
     const sheet = node("canvas", {width: shown.length * (w + gap) - gap, height: data.runs.length * (h + gap) - gap})
     const context = sheet.getContext("2d")
     context.fillStyle = "#fff"; context.fillRect(0, 0, sheet.width, sheet.height); context.imageSmoothingEnabled = false

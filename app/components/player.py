@@ -17,7 +17,8 @@ from app.frames import unpack
 
 log = logging.getLogger(__name__)
 
-GIF_ZOOM, GIF_GAP = 6, 6
+GIF_ZOOM, GIF_GAP, GIF_HEIGHT = 6, 6, 160
+"""Screen pixels per image pixel (more where the map would be lower than GIF_HEIGHT) and between two maps."""
 GIF_MILLISECONDS = 120
 
 GAUSSIAN_VIEWS = [
@@ -105,13 +106,14 @@ def animation(frames: bytes, views: list[dict[str, Any]]) -> bytes:
     header, runs = unpack(frames)
     names = [channel["name"] for channel in header["channels"]]
     shown = [view for view in views if view["channel"] in names]
+    zoom = max(GIF_ZOOM, GIF_HEIGHT // header["height"])
     images = []
     for index in range(max(len(run) for run in runs)):
         rows = []
         for run in runs:
             layer = run[min(index, len(run) - 1)]
             maps = [picture(layer, names, view, header.get("clones", [])) for view in shown]
-            maps = [each.repeat(GIF_ZOOM, 0).repeat(GIF_ZOOM, 1) for each in maps]
+            maps = [each.repeat(zoom, 0).repeat(zoom, 1) for each in maps]
             gap = np.full((maps[0].shape[0], GIF_GAP, 3), 255, np.uint8)
             rows.append(np.concatenate([part for each in maps for part in (each, gap)][:-1], 1))
             rows.append(np.full((GIF_GAP, rows[-1].shape[1], 3), 255, np.uint8))

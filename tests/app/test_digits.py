@@ -1,8 +1,11 @@
 """Digits & tables: what is offered, and pages that an address describes."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import qtcore
 from app import engine, samples
@@ -164,3 +167,13 @@ def test_a_damaged_model_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch, capl
     assert "somebody" in caplog.text
     assert list(page.pages) == ["digits"]
     assert shell.states["digits"] == before
+
+
+def test_a_gif_of_two_models() -> None:
+    page = shown(DigitsPage(Shell("?page=digits&compare=layers-3")), "digits")
+    assert isinstance(page, PixelsPage)
+    page.player.gif_wanted += 1
+    with Image.open(io.BytesIO(page.player.gif[4:])) as image:
+        assert image.format == "GIF"
+        assert image.size == (3 * 160 + 2 * 6, 2 * 160 + 6)
+        assert 3 < image.n_frames <= 11  # type: ignore[attr-defined]
