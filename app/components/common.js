@@ -29,6 +29,12 @@ function bytesOf(value) {
   return new Uint8Array(value.buffer ?? value)
 }
 
+// The number of the next stroke: it grows as long as the window lives, also when a component is drawn anew after a tab was left.
+function nextNumber() {
+  window.qtcoreNumber = (window.qtcoreNumber ?? 0) + 1
+  return window.qtcoreNumber
+}
+
 const ICONS = {
   brush: "M4 20c3 0 5-1 5-3a2.5 2.5 0 0 0-5 0c0 1.5-1 2-2 2 .5.7 1.300 1 2 1zM10 14l9-10 2 2-9 10z",
   eraser: "M4 15l9-9 6 6-7 7H8zM13 6l2-2 6 6-2 2M6 21h14",

@@ -5,7 +5,7 @@ export function render({model, el}) {
   root.append(node("h3", {text: model.heading}), rows)
   model.knobs.forEach((knob, i) => {
     const show = () => { output.textContent = `${input.value}${knob.unit}` }
-    const output = node("output"), input = node("input", {type: "range", min: knob.low, max: knob.high, value: knob.value, "aria-label": knob.label})
+    const output = node("output"), input = node("input", {type: "range", min: knob.low, max: knob.high, value: model.values[i] ?? knob.value, "aria-label": knob.label})
     input.addEventListener("input", show)
     input.addEventListener("change", () => { model.values = [...rows.querySelectorAll("input")].map((each) => Number(each.value)) })
     rows.append(node("label", {}, node("span", {text: knob.label}), input, output))

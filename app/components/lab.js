@@ -2,14 +2,14 @@
 
 export function render({model, el}) {
   let data = JSON.parse(model.data), follow = model.layer < 0, cursor = model.layer, timer = null, night = false
-  let seq = 0, inFlight = 0, sentAt = 0, waiting = null
+  let inFlight = 0, sentAt = 0, waiting = null
   const still = window.matchMedia("(prefers-reduced-motion: reduce)"), limits = model.limits
   const last = () => data.messages.length - 1
 
   // ------------------------------------------------------------------ to Python: sliders wait for the answer to their last word
   function tell(...action) {
     waiting = null
-    seq += 1; inFlight = seq; sentAt = performance.now()
+    const seq = nextNumber(); inFlight = seq; sentAt = performance.now()
     model.packet = [seq, ...action]
   }
   function slide(...action) {

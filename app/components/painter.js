@@ -18,7 +18,7 @@ const DEPTH = 100 // strokes that can be undone
 export function render({model, el}) {
   const H = model.height_px, W = model.width_px, N = H * W
   let image = new Uint8Array(N), mask = new Uint8Array(N).fill(255)
-  let past = [], future = [], before = null, seq = 0, scale = 1, hover = null, start = null, last = null, stroke = null
+  let past = [], future = [], before = null, scale = 1, hover = null, start = null, last = null, stroke = null
   let tool = model.drawable ? "pencil" : "brush", size = model.drawable ? 1 : 3, opacity = 100
 
   const root = node("div", {class: "qt painter"})
@@ -133,8 +133,7 @@ export function render({model, el}) {
     future = []
   }
   function send() {
-    seq += 1
-    const packet = new Uint8Array(4 + (model.drawable ? 2 : 1) * N)
+    const packet = new Uint8Array(4 + (model.drawable ? 2 : 1) * N), seq = nextNumber()
     new DataView(packet.buffer).setUint32(0, seq, true)
     packet.set(mask, 4)
     if (model.drawable) packet.set(image, 4 + N)
@@ -209,6 +208,11 @@ export function render({model, el}) {
     if (given.length !== 4 + 2 * N) return
     if (!first) keep(snapshot())
     image = given.slice(4, 4 + N); mask = given.slice(4 + N)
+    const packet = bytesOf(model.packet) // what was painted since; empty when Python gave something later
+    if (first && packet.length === 4 + (model.drawable ? 2 : 1) * N) {
+      mask = packet.slice(4, 4 + N)
+      if (model.drawable) image = packet.slice(4 + N)
+    }
     draw()
   }
   take(true); choose(tool); layout()

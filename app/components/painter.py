@@ -82,13 +82,18 @@ class Painter(JSComponent):
         if weights is not None:
             self.weights = weights.astype(np.uint8).reshape(self.shape)
         self._serial += 1
-        self.given = struct.pack("<I", self._serial) + self.image.tobytes() + self.weights.tobytes()
+        self.param.update(
+            given=struct.pack("<I", self._serial) + self.image.tobytes() + self.weights.tobytes(),
+            packet=b"",  # a painter that is drawn anew, after its tab was left, shows what came last
+        )
 
     def strokes(self, callback: Callable[[], None]) -> None:
         """Call back after each stroke; `weights`, `image` and `seq` then hold it."""
         self._listeners.append(callback)
 
     def _receive(self, event: param.parameterized.Event) -> None:
+        if event.new == b"":
+            return
         decoded = decode_packet(event.new, self.shape, self.drawable)
         if decoded is None:
             return

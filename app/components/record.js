@@ -8,7 +8,7 @@ const CHARTS = 250 // pixels
 
 export function render({model, el}) {
   const V = model.names.length
-  let data = parse(model.frames), roles = new Uint8Array(V), seq = 0, runs = 0
+  let data = parse(model.frames), roles = new Uint8Array(V), runs = 0
   const root = node("div", {class: "qt player record", tabindex: -1})
   const deck = makeDeck(model, () => data, draw)
   const rows = node("div", {class: "rows"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
@@ -40,8 +40,7 @@ export function render({model, el}) {
 
   function change(which, role) {
     for (const i of which) roles[i] = role
-    seq += 1
-    const packet = new Uint8Array(4 + V)
+    const packet = new Uint8Array(4 + V), seq = nextNumber()
     new DataView(packet.buffer).setUint32(0, seq, true)
     packet.set(roles, 4)
     draw()
@@ -99,12 +98,10 @@ export function render({model, el}) {
     event.preventDefault(); lines[Math.max(0, Math.min(V - 1, at + step))].role.focus()
   })
   root.addEventListener("keydown", deck.keys)
-  function take() { // what Python gives: u32 serial number, roles
-    const given = bytesOf(model.given)
-    if (given.length === 4 + V) roles = given.slice(4)
-  }
-  take()
-  model.on("given", () => { take(); draw() })
+  function take(bytes) { if (bytes.length === 4 + V) roles = bytes.slice(4) } // u32 number, roles
+  take(bytesOf(model.given))
+  take(bytesOf(model.packet)) // what was changed since; empty when Python gave something later
+  model.on("given", () => { take(bytesOf(model.given)); draw() })
   model.on("frames", () => {
     const next = parse(model.frames)
     if (!next || (data && next.seq < data.seq)) return

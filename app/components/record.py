@@ -79,13 +79,15 @@ class Record(JSComponent):
         """Show these roles."""
         self.roles = roles.astype(np.uint8)
         self._serial += 1
-        self.given = struct.pack("<I", self._serial) + self.roles.tobytes()
+        self.param.update(given=struct.pack("<I", self._serial) + self.roles.tobytes(), packet=b"")
 
     def changes(self, callback: Callable[[], None]) -> None:
         """Call back after each change; `roles` and `seq` then hold it."""
         self._listeners.append(callback)
 
     def _receive(self, event: param.parameterized.Event) -> None:
+        if event.new == b"":
+            return
         decoded = decode_roles(event.new, len(self.names))
         if decoded is None:
             return

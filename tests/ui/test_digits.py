@@ -107,6 +107,24 @@ def test_a_toggled_variable_changes_the_bars(page: "Page", app_url: str) -> None
     wait_until(page, lambda: state(page).pixel == f"0-{known + 1}", "the next variable to be chosen")
 
 
+def test_a_record_comes_back_as_it_was_left(page: "Page", app_url: str) -> None:
+    open_record(page, app_url)
+    for variable in (0, 1):
+        page.locator(f".qt.record [data-variable='{variable}']").click()
+    found = [role(page, variable) for variable in range(4)]
+    wait_until(page, lambda: state(page).record != "" and seq(page) == 2)
+    page.get_by_role("tab", name="Results").click()
+    page.locator(".results").wait_for()
+    page.get_by_role("tab", name="Digits & tables").click()
+    page.locator(".qt.record .line").first.wait_for()
+    page.wait_for_timeout(700)
+    assert [role(page, variable) for variable in range(4)] == found
+    page.locator(".qt.record [data-variable='2']").click()
+    wait_for_result(page, 2)
+    page.get_by_role("button", name="everything", exact=True).click()  # what Python gives comes after what was clicked
+    wait_until(page, lambda: role(page, 0) == role(page, 2) == "asked" and (roles(page) == TARGET).all())
+
+
 def test_groups_and_ready_made_questions(page: "Page", app_url: str) -> None:
     open_record(page, app_url)
     page.get_by_role("button", name="nothing", exact=True).click()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from . import conftest
-from .helpers import open_page, state, wait_until
+from .helpers import FACE, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -51,6 +51,27 @@ def test_tabs_change_the_address_and_keep_each_page(page: "Page", app_url: str) 
     page.get_by_text("Segmentation").first.wait_for()
     page.get_by_role("tab", name="Faces").click()
     wait_until(page, lambda: state(page).page == "faces" and state(page).mask == mask)
+
+
+def test_a_tab_that_was_left_comes_back_as_it_was(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, "?image=dream-1")
+    stage = page.locator(".qt.painter .stage")
+    set_size(page, 1)
+    for row in (5, 8):
+        drag(page, FACE, (row, 3), (row, 9))
+    wait_until(page, lambda: hidden(page, FACE).sum() == 14)
+    page.get_by_role("tab", name="Results").click()
+    page.locator(".results").wait_for()
+    page.get_by_role("tab", name="Faces").click()
+    stage.wait_for()
+    wait_until(page, lambda: stage.get_attribute("data-hidden") == "14", "what was painted before")
+    page.wait_for_timeout(700)
+    number, before = seq(page), picture(page, "mean")
+    set_size(page, 1)
+    drag(page, FACE, (12, 3), (12, 9))
+    wait_for_result(page, number)
+    assert (picture(page, "mean") != before).any()
+    wait_until(page, lambda: hidden(page, FACE).sum() == 21)
 
 
 def test_dark_mode_reaches_the_components(page: "Page", app_url: str) -> None:
