@@ -54,7 +54,7 @@ def grbm(model: GaussianRBM, query: Query) -> tuple[Tensor, Tensor]:
     u1 = query.values / gaussian.EPSILON * q + b * (1 - q)
     u2 = -0.5 / gaussian.EPSILON * q - 0.5 * (1 - q)
     m1 = W.new_zeros(len(query), *W.shape)
-    m2 = torch.full_like(m1, -0.5)
+    m2 = m1 - 0.5 * (1 - q[:, None])  # an observed pixel receives nothing, from the first layer on
     for _ in range(model.n_layers):
         c1, c2 = (u1 + m1.sum(1))[:, None] - m1, (u2 + m2.sum(1))[:, None] - m2
         to_hidden = -(2 * c1 * W + W**2) / (4 * c2)

@@ -1,0 +1,78 @@
+"""The benchmark compares like with like, and its ratios are those of its timings. Timings are not tested."""
+
+import torch
+
+from qtcore import RBM, GaussianRBM, GridMRF, Query, bench, bench_naive
+from qtcore.query import uniform
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(3)
+
+
+def losses(model, query: Query) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]
+    """Of the naive twin, the model in torch and the model as machine code, with equal gradients."""
+    found, gradients = [], []
+    for compiled, loss in ((False, bench_naive.loss), (False, lambda m, q: m.loss(q)), (True, lambda m, q: m.loss(q))):
+        model.compiled = compiled
+        model.zero_grad()
+        value = loss(model, query)
+        value.backward()
+        found.append(float(value.detach()))
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert gradients[0].norm() > 1e-3
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-7, atol=1e-10)
+    torch.testing.assert_close(gradients[2], gradients[0], rtol=1e-7, atol=1e-10)
+    return found[0], found[1], found[2]
+
+
+def test_rbm_twin() -> None:
+    torch.manual_seed(1)
+    model = RBM(7, 4, 5, dtype=torch.float64)
+    torch.nn.init.normal_(model.W)
+    model.T.requires_grad_(False)
+    query = uniform()((torch.rand(6, 7, dtype=torch.float64, generator=generator()) < 0.4).double(), generator())
+    naive, plain, compiled = losses(model, query)
+    assert abs(naive - plain) < 1e-10
+    assert abs(naive - compiled) < 1e-10
+
+
+def test_gaussian_twin() -> None:
+    torch.manual_seed(1)
+    model = GaussianRBM(8, 5, 6, dtype=torch.float64)
+    torch.nn.init.normal_(model.W, std=0.3)
+    query = uniform()(torch.randn(6, 8, dtype=torch.float64, generator=generator()), generator())
+    naive, plain, compiled = losses(model, query)
+    assert abs(naive - plain) < 1e-10
+    assert abs(naive - compiled) < 1e-10
+
+
+def test_grid_twin() -> None:
+    torch.manual_seed(1)
+    model = GridMRF(5, 4, (6, 1, 2), 4, dtype=torch.float64)
+    noisy = (torch.rand(3, 5, 4, generator=generator()) < 0.3).double()
+    query = Query(noisy, torch.ones_like(noisy), truth=torch.randint(3, noisy.shape, generator=generator()))
+    naive, plain, compiled = losses(model, query)
+    assert abs(naive - plain) < 1e-10
+    assert abs(naive - compiled) < 1e-10
+
+
+def test_a_process_of_its_own() -> None:
+    assert bench.alone(max, 3, 7) == 7
+
+
+def test_tables() -> None:
+    case = {"naive": 3.0, "fast": 0.04, "product": 1.0, "difference": 1e-7, "images": 20, "naive_images": 7}
+    result = {
+        "cases": {"grid: step": case},
+        "grid_share": {"step": {"torch": 2e11, "share": 0.45}},
+        "memory": {"grid": {"naive": 2**30, "fast": 2**26}},
+        "one_query": {"one face": {"plain torch": 30.0, "machine code": 2.0}},
+        "growth": [{"side": 30, "layers": 15, "ms": 11.0, "ns_per_edge_layer": 107.0}],
+        "machine": {"processor": "a processor", "threads": 2, "torch": "2"},
+        "load_before": 0.1,
+    }
+    text = bench.tables(result)
+    assert "| grid: step (naive: 7 images) | 3000 ms | 40.0 ms | 75× | 1.0e-07 |" in text
+    assert "step: 45 % of 200 GFLOP/s" in text
+    assert "| grid | 1024 MiB | 64 MiB | 16.0× |" in text
