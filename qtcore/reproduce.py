@@ -26,7 +26,7 @@ from qtcore.cli import arguments, guarded
 from qtcore.errors import DataError, InputError
 from qtcore.files import write_atomically
 from qtcore.models.base import checkpoint_folder
-from qtcore.tables import TABLES, markdown, plot
+from qtcore.tables import TABLES, markdown, plot, summary
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,9 @@ def main() -> int:
             problems += train_missing(todo, command)
     records, unscored = score_all(chosen, command)
     results = command.assets / "results"
+    known = {cell.key for cell in chosen}
+    others = [cell for cell in cells("all", (), (), max(command.seeds, 5)) if cell.key not in known]
+    records += [record for cell in others if (record := read_record(command.assets, cell)) is not None]
     for name in TABLES:
         if command.table in (name, "all"):
             text = markdown(name, records)
@@ -155,6 +158,7 @@ def main() -> int:
             print(text + "\n")
     if command.table in ("table1", "all"):
         plot(records, results / "table1.png")
+    write_atomically(results / "summary.md", summary(records))
     for problem in dict.fromkeys(problems + unscored):
         print(f"not done: {problem}", file=sys.stderr)
     return 1 if problems or unscored else 0

@@ -13,6 +13,7 @@ TITLES |= {"ocr_letters": "OCR", "rcv1": "RCV1", "web": "Web"}
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
 NAMES |= {"image-gaussian": "one Gaussian per image", "pixel-gaussian": "one Gaussian per pixel", "random": "random guess"}
 MISSING = "not yet trained"
+NOT_SAMPLED = "not sampled"
 NOT_COMPARABLE = "not comparable"
 Record = dict[str, Any]
 
@@ -23,7 +24,7 @@ class Compared(NamedTuple):
     ours: tuple[float, float, int] | None
     paper: Printed | None
     verdict: str
-    """better, worse, same, not comparable, not yet trained, or nothing where there is nothing to compare with."""
+    """better, worse, same, not comparable, not yet trained, not sampled, or nothing where there is nothing to compare with."""
     digits: int
 
     @property
@@ -34,7 +35,7 @@ class Compared(NamedTuple):
         """As Markdown."""
         printed = "–" if self.paper is None else f"{self.paper.mean:.{self.digits}f}"
         if self.ours is None:
-            return f"{MISSING} (paper {printed})"
+            return f"{self.verdict} (paper {printed})"
         text = f"**{self.ours[0]:.{self.digits}f}** ± {self.ours[1]:.{self.digits}f}"
         text += f" ({self.ours[2]} runs)" if self.ours[2] > 1 else ""
         if self.difference is None:
@@ -84,10 +85,11 @@ def comparison(
     comparable: bool = True,
     digits: int = 3,
     more_is_better: bool = False,
+    trained: bool = False,
 ) -> Compared:
-    """Our figure beside the paper's."""
+    """Our figure beside the paper's; `trained` says that there is a model, so that only its sampling is missing."""
     if ours is None:
-        return Compared(ours, paper, MISSING, digits)
+        return Compared(ours, paper, NOT_SAMPLED if trained else MISSING, digits)
     if paper is None or not comparable:
         return Compared(ours, paper, "" if paper is None else NOT_COMPARABLE, digits)
     difference = ours[0] - paper.mean
@@ -109,7 +111,8 @@ def table_1_tables(records: list[Record]) -> list[Table]:
             for method in methods:
                 chosen, part = _chosen(records, "table1", method, model=model, dataset=dataset)
                 comparable = all(record["source"] != "stand-in" for record in chosen)
-                row.cells.append(comparison(mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset)), comparable))
+                ours, printed = mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset))
+                row.cells.append(comparison(ours, printed, comparable, trained=bool(chosen)))
                 row.records.extend(record for record in chosen if record not in row.records)
             rows.append(row)
         tables.append(Table(model.upper(), [NAMES[method] for method in methods], rows))
@@ -122,7 +125,10 @@ def frey_tables(records: list[Record]) -> list[Table]:
     for method in ("qt", "advil-bp", "advil-gibbs", "image-gaussian", "pixel-gaussian"):
         chosen, inference = _chosen(records, "frey", method)
         parts = {queries: f"{queries}-gibbs" if inference == "gibbs" else queries for queries in ("uniform", "patches")}
-        cells = [comparison(mean_over_seeds(chosen, part), FREY.get((method, queries))) for queries, part in parts.items()]
+        cells = [
+            comparison(mean_over_seeds(chosen, part), FREY.get((method, queries)), trained=bool(chosen))
+            for queries, part in parts.items()
+        ]
         rows.append(Row(NAMES[method], [*cells], chosen))
     return [Table("", ["uniform queries", "5×5 patches"], rows)]
 
@@ -169,6 +175,31 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
     return "\n".join([*lines, *budgets(records, name)])
+
+
+def summary(records: list[Record]) -> str:
+    """The query-trained models in brief, as Markdown: the README's table of results."""
+    lines = ["| query-trained | ours | paper | |", "|---|---|---|---|"]
+    for table in table_1_tables(records):
+        chosen = table.columns.index(NAMES["qt"])
+        lines += [_brief(f"{table.title}, {row.title}: NCE in bits", row.cells[chosen]) for row in table.rows]
+    frey, grid = frey_tables(records)[0], grid_tables(records)[0]
+    lines += [_brief(f"Gaussian RBM, Frey, {queries}: NCE in bits", cell) for queries, cell in _pairs(frey, 0)]
+    for place, how in ((0, "own evidence"), (2, "the authors' count")):
+        names = ("IoU in %", "NCE in nats")
+        lines += [_brief(f"Grid, {how}: {name}", cell) for name, (_, cell) in zip(names, _pairs(grid, place), strict=True)]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(table: Table, row: int) -> "list[tuple[str, Compared | str]]":
+    return list(zip(table.columns, table.rows[row].cells, strict=True))
+
+
+def _brief(title: str, cell: "Compared | str") -> str:
+    assert isinstance(cell, Compared)
+    paper = "–" if cell.paper is None else f"{cell.paper.mean:.{cell.digits}f}"
+    ours = "–" if cell.ours is None else f"{cell.ours[0]:.{cell.digits}f}"
+    return f"| {title} | {ours} | {paper} | {cell.verdict} |"
 
 
 def budgets(records: list[Record], table: str) -> list[str]:

@@ -41,3 +41,7 @@ def test_link(link: str) -> None:
 def test_make_targets() -> None:
     for target in set(re.findall(r"^make (\w+)", TEXT, re.MULTILINE)):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_results_are_those_of_the_records() -> None:
+    assert (ROOT / "assets" / "results" / "summary.md").read_text().strip() in TEXT

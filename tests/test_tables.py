@@ -77,4 +77,12 @@ def test_frey_rows() -> None:
     bp, gibbs = (next(line for line in found.splitlines() if line.startswith(f"| AdVIL-{name}")) for name in ("BP", "Gibbs"))
     assert "1.550" in bp
     assert "1.600" in gibbs
-    assert "not yet" in gibbs.split("|")[3]
+    assert "not sampled" in gibbs.split("|")[3]
+
+
+def test_summary_has_the_query_trained_figures() -> None:
+    records = [record("qt", "rbm", "adult", bp=0.160), record("pcd", "rbm", "adult", bp=0.001)]
+    lines = tables.summary(records).splitlines()
+    assert "| RBM, Adult: NCE in bits | 0.160 | 0.167 | better |" in lines
+    assert "| DBM, Adult: NCE in bits | – | 0.169 | not yet trained |" in lines
+    assert len(lines) == 2 + 9 + 9 + 2 + 4

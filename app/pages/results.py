@@ -14,11 +14,11 @@ from panel.viewable import Viewable
 from app.components.source import FOLDER
 from app.shell import Shell
 from qtcore.models.base import checkpoint_folder
-from qtcore.tables import MISSING, NOT_COMPARABLE, TABLES, Compared, Record, Row, Table, budgets
+from qtcore.tables import MISSING, NOT_COMPARABLE, NOT_SAMPLED, TABLES, Compared, Record, Row, Table, budgets
 
 log = logging.getLogger(__name__)
 
-MARKS = {"better": "✓", "worse": "▲", "same": "=", NOT_COMPARABLE: "≠", MISSING: "–"}
+MARKS = {"better": "✓", "worse": "▲", "same": "=", NOT_COMPARABLE: "≠", NOT_SAMPLED: "…", MISSING: "–"}
 LOOKS = {
     "QT": ("circle", "var(--one)"),
     "PCD-BP": ("square", "#d55e00"),
@@ -55,7 +55,7 @@ def cell(found: Compared | str) -> str:
         return f"<td><small>{escape(found)}</small></td>"
     printed = "" if found.paper is None else f"paper {found.paper.mean:.{found.digits}f}"
     if found.ours is None:
-        return f'<td data-verdict="{MISSING}"><span>{MISSING}</span><small>{printed or "not in the paper"}</small></td>'
+        return f'<td data-verdict="{found.verdict}"><span>{found.verdict}</span><small>{printed or "not in the paper"}</small></td>'
     mean, error, runs = found.ours
     own = f"<b>{mean:.{found.digits}f}</b> ± {error:.{found.digits}f}" + (f" ({runs} runs)" if runs > 1 else "")
     if found.verdict in ("better", "worse", "same"):
