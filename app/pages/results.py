@@ -55,7 +55,8 @@ def cell(found: Compared | str) -> str:
         return f"<td><small>{escape(found)}</small></td>"
     printed = "" if found.paper is None else f"paper {found.paper.mean:.{found.digits}f}"
     if found.ours is None:
-        return f'<td data-verdict="{found.verdict}"><span>{found.verdict}</span><small>{printed or "not in the paper"}</small></td>'
+        note = f"<small>{printed or 'not in the paper'}</small>"
+        return f'<td data-verdict="{found.verdict}"><span>{found.verdict}</span>{note}</td>'
     mean, error, runs = found.ours
     own = f"<b>{mean:.{found.digits}f}</b> ± {error:.{found.digits}f}" + (f" ({runs} runs)" if runs > 1 else "")
     if found.verdict in ("better", "worse", "same"):
