@@ -51,7 +51,7 @@ function makeDeck(model, shown, draw, ...extras) {
   const speed = node("select", {"aria-label": "speed", title: "Layers per second"},
     ...[2, 5, 10, 20, 40].map((rate) => node("option", {value: rate, text: `${rate}/s`})))
   speed.value = "10"
-  const playButton = button("play", "Play the layers (space)", () => timer ? pause() : play(), true)
+  const playButton = button("play", "Play the layers (space)", toggle, true)
   const controls = node("div", {class: "controls"},
     button("first", "Back to layer 0 (Home)", () => move(0), true), button("back", "One layer back (←)", () => move(cursor - 1), true),
     playButton, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
@@ -66,6 +66,7 @@ function makeDeck(model, shown, draw, ...extras) {
     model.layer = follow ? -1 : goal
     draw()
   }
+  function toggle() { timer ? move(cursor) : play() }
   function play() {
     if (still.matches) { move(cursor >= last() ? 0 : cursor + 1); return } // reduced motion: one step per press
     if (cursor >= last()) cursor = 0
@@ -89,14 +90,14 @@ function makeDeck(model, shown, draw, ...extras) {
     else cursor = Math.min(timer ? cursor : goal, last())
   }
   function show(root) { // the state of the deck, for the eye and for tests
-    slider.max = String(total()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
+    slider.max = String(total()); slider.value = String(timer || follow ? cursor : goal); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
     where.textContent = `layer ${cursor} / ${total()}`
     root.dataset.layer = String(cursor); root.dataset.seq = String(shown().seq); root.dataset.done = String(last() >= total())
   }
   function keys(event) {
     if (event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return
     if (event.target instanceof HTMLButtonElement && event.key === " ") return
-    if (event.key === " ") timer ? pause() : play()
+    if (event.key === " ") toggle()
     else if (event.key === "ArrowLeft") move(cursor - 1)
     else if (event.key === "ArrowRight") move(cursor + 1)
     else if (event.key === "Home") move(0)
@@ -105,7 +106,7 @@ function makeDeck(model, shown, draw, ...extras) {
     event.preventDefault()
   }
   slider.addEventListener("input", () => { pause(); aim(Number(slider.value)); draw() })
-  slider.addEventListener("change", () => move(Number(slider.value)))
+  slider.addEventListener("change", () => move(goal)) // perhaps a layer that is still to come
   model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
   model.on("remove", pause)
   if (shown()) aim(follow ? Infinity : model.layer)
