@@ -3,6 +3,8 @@
     python -m qtcore.train rbm/adult                             the paper's settings; see the others with --help
     python -m qtcore.train rbm/digits --epochs 50 --out runs/d   needs no data but what scikit-learn ships
     python -m qtcore.train rbm/digits --epochs 50 --out runs/d --resume     goes on where it stopped, for whatever reason
+    python -m qtcore.train grid/border --steps 1600 --batch 10 --learning-rate 0.05 --schedule linear --decay-from 0.5
+                                                                 16,000 images, for a quick start
 
 On several processes of one machine, and on two machines (with a shared folder for --out):
 
