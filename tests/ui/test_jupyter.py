@@ -1,0 +1,81 @@
+"""Notebook 06 in JupyterLab, as a reader opens it: run all, paint on the inline widget, see the answer change."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+import numpy as np
+import pytest
+
+from .conftest import LOCAL_HOSTS, ROOT, _wait_for, free_port
+from .helpers import picture
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+NOTEBOOK = ROOT / "notebooks" / "06_the_models_of_the_paper.ipynb"
+MILLISECONDS_TO_RUN_ALL = 180_000
+
+
+@pytest.fixture
+def lab_url(tmp_path: Path) -> Iterator[str]:
+    """JupyterLab with nothing but a copy of the notebook, which running it may change."""
+    (tmp_path / "work").mkdir()
+    shutil.copy(NOTEBOOK, tmp_path / "work")
+    settings = tmp_path / "settings" / "@jupyterlab" / "notebook-extension"
+    settings.mkdir(parents=True)
+    (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')  # draw cells that are out of sight, too
+    port = free_port()
+    quiet = ("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", *quiet]
+    command += ["--IdentityProvider.token=", "--LabApp.extension_manager=readonly", f"--ServerApp.root_dir={tmp_path / 'work'}"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
+    environment |= {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    environment |= {"OMP_NUM_THREADS": "1", "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"), "IPYTHONDIR": str(tmp_path)}
+    with tempfile.TemporaryFile() as log:
+        server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            _wait_for(f"http://localhost:{port}/lab", server, log)
+            yield f"http://localhost:{port}/lab/tree/{NOTEBOOK.name}"
+        finally:
+            server.terminate()
+            server.wait(timeout=20)
+
+
+def test_run_all_and_paint(browser: "Browser", lab_url: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(urlparse(request.url).hostname or LOCAL_HOSTS[0]))
+    page.goto(lab_url)
+    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
+    page.get_by_text("| Idle").wait_for(timeout=60_000)  # the kernel is there
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    player = page.locator(".qt.player .picture canvas[data-map=mean]").first
+    player.wait_for(timeout=MILLISECONDS_TO_RUN_ALL)
+    player.scroll_into_view_if_needed()
+
+    before = picture(page, "mean")
+    canvas = page.locator(".qt.painter canvas").first
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.4 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"], steps=8)
+    page.mouse.up()
+    for _ in range(200):
+        if not np.array_equal(picture(page, "mean"), before):
+            break
+        page.wait_for_timeout(100)
+    else:
+        pytest.fail("the picture did not change after a stroke")
+    assert asked <= set(LOCAL_HOSTS), asked
+    assert page.locator(".jp-OutputArea-output[data-mime-type*=error]").count() == 0
+    context.close()
