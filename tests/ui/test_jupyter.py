@@ -60,6 +60,8 @@ def test_run_all_and_paint(browser: "Browser", lab_url: str) -> None:
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     player = page.locator(".qt.player .picture canvas[data-map=mean]").first
     player.wait_for(timeout=MILLISECONDS_TO_RUN_ALL)
+    finished = "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].every(e => /[0-9]/.test(e.textContent))"
+    page.wait_for_function(finished, timeout=MILLISECONDS_TO_RUN_ALL)  # no cell waits or runs: the kernel has time for us
     player.scroll_into_view_if_needed()
 
     before = picture(page, "mean")
