@@ -90,10 +90,16 @@ def _paper() -> dict[str, Experiment]:
 EXPERIMENTS = _paper()
 
 _DECAY = {"schedule": "linear", "decay_from": 0.4, "averaging": 0.99, "learning_rate": 0.01, "validate_every": 100}
+_GRID = {"schedule": "linear", "decay_from": 0.5, "learning_rate": 0.05, "batch": 10, "validate_every": 800, "save_every": 100}
 RECIPES: dict[str, dict[str, Any]] = {
     "grbm/frey": _DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},
+    "grid/border": _GRID | {"steps": 4400},
     "rbm/adult": _DECAY | {"epochs": 600.0},
+    "rbm/digits": _DECAY | {"epochs": 600.0},
+    "rbm/dna": _DECAY | {"epochs": 1000.0, "validate_every": 50},
     "rbm/mushrooms": _DECAY | {"epochs": 1500.0},
+    "rbm/nips": _DECAY | {"epochs": 200.0, "learning_rate": 0.003, "validate_every": 10},
+    "dbm/digits": _DECAY | {"epochs": 600.0},
 }
 """What we train the shipped models with, where it differs from the paper: chosen on validation data, same models."""
 
