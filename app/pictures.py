@@ -22,7 +22,7 @@ from qtcore.data import faces_offline
 from qtcore.data.frey import SHAPE
 from qtcore.files import write_atomically
 
-FACE, ZOOM, GAP = 1, 7, 8
+FACE, ZOOM, GAP = 0, 7, 8
 MASKS = ("left half", "mouth", "80 %")
 SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 20, 50)
 """Layers in the picture: little changes after the first few."""
