@@ -77,7 +77,7 @@ def train_missing(todo: list[Cell], command: Command) -> list[str]:
 
     budget = Budget(quick=command.budget == "quick")
     runs = command.assets / "runs"
-    cluster = None if command.scheduler else LocalCluster(threads_per_worker=1, dashboard_address=None)
+    cluster = None if command.scheduler else LocalCluster(threads_per_worker=1, dashboard_address=":0")
     client = Client(command.scheduler or cluster)
     problems = []
     try:

@@ -92,7 +92,7 @@ def test_a_killed_worker_costs_only_its_own_cell(tmp_path: Path, monkeypatch: py
     log = tmp_path / "log.txt"
     flag = tmp_path / "died"
     monkeypatch.setattr(reproduce, "compute", _compute(str(log), str(flag)))
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
         todo = [Cell("table1", "qt", "rbm", "digits", seed) for seed in range(5)]
         problems = reproduce.train_missing(todo, _Assets(tmp_path, cluster.scheduler_address))  # type: ignore[arg-type]
     assert problems == []
@@ -131,7 +131,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(tmp_path: Path, monk
         return b"model"
 
     monkeypatch.setattr(reproduce, "compute", compute)
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False) as cluster:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=False) as cluster:
         todo = [Cell("table1", "qt", "rbm", "digits", seed) for seed in range(3)]
         problems = reproduce.train_missing(todo, _Assets(tmp_path, cluster.scheduler_address))  # type: ignore[arg-type]
     assert problems == ["rbm/digits-seed1: this one is impossible."]
