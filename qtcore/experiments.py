@@ -7,9 +7,9 @@ import torch
 import tyro
 
 from qtcore.data import Dataset
-from qtcore.errors import UnknownNameError, nearest
+from qtcore.errors import InputError, UnknownNameError, nearest
 from qtcore.learn.settings import Settings
-from qtcore.models.base import Model
+from qtcore.models.base import Model, load
 from qtcore.models.dbm import DBM
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.grid import GridMRF
@@ -42,6 +42,8 @@ class Experiment:
     """Grid: whether a pixel's own evidence is in its belief."""
     clones: tuple[int, int, int] = field(default=(64, 1, 1))
     """Grid: states of CONTOUR, OUT and IN."""
+    start: str | None = None
+    """Trained model to start from, by name or file, instead of random weights."""
 
     def build(self, data: Dataset) -> Model:
         """The model before training, with the statistics of the data's preparation."""
@@ -64,7 +66,26 @@ class Experiment:
         model.notes |= {"seed": self.settings.seed, "settings": asdict(self.settings)}
         if data.image_shape is not None:
             model.notes["image_shape"] = list(data.image_shape)
+        if self.start is not None:
+            self._start_from(load(self.start), model)
         return model
+
+    def _start_from(self, given: Model, model: Model) -> None:
+        """Take over what was learned; how the data look (the emission, the statistics) stays the data's own."""
+        learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        theirs = dict(given.named_parameters())
+        shapes = {name: list(parameter.shape) for name, parameter in learned.items()}
+        if type(given) is not type(model) or {name: list(theirs[name].shape) for name in shapes if name in theirs} != shapes:
+            raise InputError(f"{self.start} is a {_sizes(given)} and cannot start {self.name}, a {_sizes(model)}.")
+        with torch.no_grad():
+            for name, parameter in learned.items():
+                parameter.copy_(theirs[name])
+        model.notes["start"] = {"name": self.start} | {key: given.notes[key] for key in ("settings", "step") if key in given.notes}
+
+
+def _sizes(model: Model) -> str:
+    shapes = (f"{name} {list(parameter.shape)}" for name, parameter in model.named_parameters())
+    return f"{type(model).__name__} ({', '.join(shapes)})"
 
 
 def _paper() -> dict[str, Experiment]:
@@ -91,15 +112,29 @@ EXPERIMENTS = _paper()
 
 _DECAY = {"schedule": "linear", "decay_from": 0.4, "averaging": 0.99, "learning_rate": 0.01, "validate_every": 100}
 _GRID = {"schedule": "linear", "decay_from": 0.5, "learning_rate": 0.05, "batch": 10, "validate_every": 800, "save_every": 100}
+_SMALL = _DECAY | {"batch": 100, "learning_rate": 0.02, "decay_from": 0.2, "averaging": 0.995, "validate_every": 500}
+_NIPS = _DECAY | {"epochs": 200.0, "learning_rate": 0.003, "validate_every": 10}  # overfits soon
 RECIPES: dict[str, dict[str, Any]] = {
     "grbm/frey": _DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},
     "grid/border": _GRID | {"steps": 4400},
     "rbm/adult": _DECAY | {"epochs": 600.0},
+    "rbm/connect4": _SMALL | {"steps": 20000},
     "rbm/digits": _DECAY | {"epochs": 600.0},
     "rbm/dna": _DECAY | {"epochs": 1000.0, "validate_every": 50},
     "rbm/mushrooms": _DECAY | {"epochs": 1500.0},
-    "rbm/nips": _DECAY | {"epochs": 200.0, "learning_rate": 0.003, "validate_every": 10},
+    "rbm/nips": _NIPS,
+    "rbm/ocr_letters": _SMALL | {"steps": 20000},
+    "rbm/rcv1": _SMALL | {"steps": 12000},
+    "rbm/web": _SMALL | {"steps": 15000},
+    "dbm/adult": _SMALL | {"steps": 12000},
+    "dbm/connect4": _SMALL | {"steps": 20000},
     "dbm/digits": _DECAY | {"epochs": 600.0},
+    "dbm/dna": _SMALL | {"steps": 12000},
+    "dbm/mushrooms": _SMALL | {"steps": 12000},
+    "dbm/nips": _NIPS,
+    "dbm/ocr_letters": _SMALL | {"steps": 20000},
+    "dbm/rcv1": _SMALL | {"steps": 12000},
+    "dbm/web": _SMALL | {"steps": 15000},
 }
 """What we train the shipped models with, where it differs from the paper: chosen on validation data, same models."""
 

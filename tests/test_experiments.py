@@ -1,7 +1,8 @@
 """Every training of the paper has a name, and its settings."""
 
 import dataclasses
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -83,3 +84,16 @@ def test_models_are_built_for_their_data() -> None:
         assert isinstance(grid, GridMRF)
         assert (grid.height, grid.width, sum(grid.clones), grid.n_layers, grid.local_evidence) == (6, 7, 66, 15, own)
         torch.testing.assert_close(grid.emission.double(), emission, check_dtype=False)
+
+
+def test_a_start_leaves_the_data_their_own_emission(tmp_path: Path) -> None:
+    grids = {}
+    for name, on in (("first", 0.7), ("second", 0.6)):
+        start = str(tmp_path / "first.safetensors") if name == "second" else None
+        emission = torch.tensor([on, 0.1, 1e-10], dtype=torch.float64)
+        experiment = replace(named("grid/border-authors"), clones=(3, 1, 1), start=start)
+        grids[name] = experiment.build(rows(5, 6, 7, kind="grid", statistics={"emission": emission}))
+        grids[name].save(tmp_path / f"{name}.safetensors")
+    first, second = (dict(grids[name].named_parameters()) for name in grids)
+    assert all(torch.equal(first[name], second[name]) for name in first if name.startswith("potentials"))
+    assert [round(float(grid.emission[0]), 3) for grid in grids.values()] == [0.7, 0.6]  # type: ignore[index, arg-type]

@@ -113,6 +113,26 @@ def test_folders(run: Command, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_training_starts_from_a_trained_model(run: Command, tmp_path: Path) -> None:
+    assert run("rbm/digits", *QUICK, "--out", tmp_path / "first").code == 0
+    words = ("rbm/digits", *QUICK, "--learning-rate", "1e-9", "--start", tmp_path / "first" / BEST)
+    assert run(*words, "--out", tmp_path / "second").code == 0
+    first, second = (qtcore.load(tmp_path / name / BEST) for name in ("first", "second"))
+    for (name, before), after in zip(first.named_parameters(), second.parameters(), strict=True):
+        torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-7, msg=name)
+    start = second.notes["start"]
+    assert (start["name"], start["settings"]["learning_rate"]) == (str(tmp_path / "first" / BEST), 0.003)
+    said = run(*words[:-2], "--out", tmp_path / "second", "--resume").sentence
+    assert "was begun with start = " in said
+    said = run("dbm/digits", *QUICK, "--out", tmp_path / "other", "--start", tmp_path / "first" / BEST).sentence
+    assert "is a RBM (" in said
+    assert "cannot start dbm/digits, a DBM (" in said
+    said = run("rbm/digits", *QUICK, "--hidden", "4", "--out", tmp_path / "other", "--start", tmp_path / "first" / BEST).sentence
+    assert "W [3, 64]" in said
+    assert "W [4, 64]" in said
+    assert not (tmp_path / "other").exists()
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Going on
 
@@ -179,6 +199,7 @@ def test_a_damaged_state_is_one_sentence(run: Command, tmp_path: Path) -> None:
         (["rbm/digits", "--stepps", "3"], "Unrecognized options: --stepps, 3."),
         (["rbm/digits", "dbm/digits"], "Unrecognized options: dbm/digits."),
         (["rbm/digits", "--device", "abacus"], "there is no device named 'abacus'; try auto, cuda, mps or cpu."),
+        (["rbm/digits", "--start", "rbm/digts"], "there is no model and no file named 'rbm/digts'; did you mean rbm/digits "),
         (["rbm/digits", "--hidden", "0"], "n_hidden must be a whole number ≥ 1, not 0."),
         (["rbm/digits", "--layers", "-1"], "n_layers must be a whole number ≥ 0, not -1."),
         (["rbm/digits", "--temperature", "-2"], "the temperature must be ≥ 0, not -2.0;"),
