@@ -80,7 +80,8 @@ class Experiment:
         with torch.no_grad():
             for name, parameter in learned.items():
                 parameter.copy_(theirs[name])
-        model.notes["start"] = {"name": self.start} | {key: given.notes[key] for key in ("settings", "step") if key in given.notes}
+        about = {key: given.notes[key] for key in ("settings", "step", "start") if key in given.notes}
+        model.notes["start"] = {"name": self.start} | about
 
 
 def _sizes(model: Model) -> str:

@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -52,6 +52,8 @@ class Command:
     """Go on from the newest state in the folder (or start, when there is none)."""
     device: str = "auto"
     """cuda, mps or cpu; auto takes the first of these that is there."""
+    precision: Literal["highest", "high", "medium"] = "highest"
+    """Of matrix products, as torch has it: medium may round their factors to bfloat16 and be faster."""
 
     @property
     def folder(self) -> Path:
@@ -169,6 +171,7 @@ def main() -> int:
     }
     run.Run.check(folder, command.resume)  # by every process, before any of them can write
     check_config(folder, config, command.resume)
+    torch.set_float32_matmul_precision(command.precision)
     device = start_processes(run.device(command.device))
     main_process = not dist.is_initialized() or dist.get_rank() == 0
     dataset = data.load(experiment.dataset)

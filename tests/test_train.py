@@ -127,7 +127,8 @@ def test_a_training_starts_from_a_trained_model(run: Command, tmp_path: Path) ->
     said = run("dbm/digits", *QUICK, "--out", tmp_path / "other", "--start", tmp_path / "first" / BEST).sentence
     assert "is a RBM (" in said
     assert "cannot start dbm/digits, a DBM (" in said
-    said = run("rbm/digits", *QUICK, "--hidden", "4", "--out", tmp_path / "other", "--start", tmp_path / "first" / BEST).sentence
+    larger = ("rbm/digits", *QUICK, "--hidden", "4", "--start", tmp_path / "first" / BEST)
+    said = run(*larger, "--out", tmp_path / "other").sentence
     assert "W [3, 64]" in said
     assert "W [4, 64]" in said
     assert not (tmp_path / "other").exists()

@@ -67,6 +67,7 @@ def _compile(compiler: str, real: str, path: Path) -> None:
         compiler,
         *FLAGS,
         f"-DREAL={real}",
+        f"-D{real.upper()}",
         *(str(source) for source in SOURCES if source.suffix == ".c"),
         "-lm",
         "-o",
@@ -227,7 +228,14 @@ def _grid_task(dtype: torch.dtype) -> type:
     longs = ("height", "width", "states", "padded", "layers", "contour", "out", "within")
     pointers = ("potential", "transposed", "evidence", "belief_evidence", "labels", "messages", "scale")
     task = structure("grid_task", dtype, longs, ("small",), pointers)
-    return type("grid_task_with_slots", (task,), {"_fields_": [("slots", ctypes.c_long)]})
+    return type("grid_task_with_slots", (task,), {"_fields_": [("slots", ctypes.c_long), ("rounded", ctypes.c_long)]})
+
+
+def rounds(dtype: torch.dtype) -> bool:
+    """Whether matrix products take bfloat16: when torch is told to (set_float32_matmul_precision("medium")) and the
+    processor can."""
+    library = _library(dtype)
+    return torch.get_float32_matmul_precision() == "medium" and library is not None and bool(library.grid_can_round())
 
 
 _spare: dict[tuple[torch.Size, torch.dtype], Tensor] = {}
@@ -276,7 +284,8 @@ class GridLayers(torch.autograd.Function):
         # What vanishes beside a product of this size is under 1e-38/small; no potential may bring it back above 1e-8.
         small = min(1.0, max(1e-25, 1e-30 / float(potential.min())))
         sizes = (height, width, states, padded, layers, *clones, small)
-        task = _grid_task(evidence.dtype)(*sizes, *(pointer(tensor) for tensor in tensors), slots)
+        rounded = rounds(evidence.dtype)
+        task = _grid_task(evidence.dtype)(*sizes, *(pointer(tensor) for tensor in tensors), slots, rounded)
         library = _library(evidence.dtype)
         assert library is not None
 
@@ -287,7 +296,7 @@ class GridLayers(torch.autograd.Function):
         share(batch, work)
         if training:
             ctx.save_for_backward(*tensors)
-            ctx.sizes = sizes  # type: ignore[attr-defined]
+            ctx.sizes, ctx.rounded = sizes, rounded  # type: ignore[attr-defined]
         else:
             _give_back(messages)
         return labels
@@ -297,7 +306,8 @@ class GridLayers(torch.autograd.Function):
         table, transposed, evidence, own, labels, messages, scale = ctx.saved_tensors  # type: ignore[attr-defined]
         tensors = (table, transposed, evidence, own, labels, messages, scale)
         sizes = ctx.sizes  # type: ignore[attr-defined]
-        task = _grid_task(evidence.dtype)(*sizes, *(pointer(tensor) for tensor in tensors), messages.shape[1])
+        rest = messages.shape[1], ctx.rounded  # type: ignore[attr-defined]
+        task = _grid_task(evidence.dtype)(*sizes, *(pointer(tensor) for tensor in tensors), *rest)
         d_labels = d_labels.contiguous()
         d_evidence = torch.zeros_like(evidence)
         d_table = table.new_zeros(torch.get_num_threads(), *table.shape)
