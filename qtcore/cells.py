@@ -139,7 +139,8 @@ def _train_advil(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | No
     else:
         model = RBM(visible, hidden)
     n_z, n_middle = ADVIL_SIZES.get(cell.dataset, (15, 25))
-    spent = advil.Budget(steps=40, decoder_steps=2, every=20) if budget.quick else advil.BUDGET
+    full = advil.GAUSSIAN_BUDGET if cell.model == "grbm" else advil.BUDGET
+    spent = advil.Budget(steps=40, decoder_steps=2, every=20) if budget.quick else full
     found = advil.train(model.compile_layers(), dataset.train, dataset.valid, n_z, n_middle, spent, cell.seed)
     return found.model, {"settings": dataclasses.asdict(spent), "course": found.course}
 

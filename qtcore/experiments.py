@@ -131,7 +131,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "dbm/connect4": _SMALL | {"steps": 20000},
     "dbm/digits": _DECAY | {"epochs": 600.0},
     "dbm/dna": _SMALL | {"steps": 12000},
-    "dbm/mushrooms": _SMALL | {"steps": 12000},
+    "dbm/mushrooms": _SMALL | {"steps": 20000, "learning_rate": 0.005},
     "dbm/nips": _NIPS,
     "dbm/ocr_letters": _SMALL | {"steps": 20000},
     "dbm/rcv1": _SMALL | {"steps": 12000},

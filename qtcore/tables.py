@@ -206,13 +206,13 @@ def budgets(records: list[Record], table: str) -> list[str]:
     """What was spent, where it is less than the paper did."""
     lines = []
     spent = {
-        tuple(r["training"]["settings"][key] for key in ("steps", "decoder_steps", "rate"))
+        tuple(r["training"]["settings"][key] for key in ("steps", "decoder_steps", "rate", "helper_rate"))
         for r in records
         if r["table"] == table and r["method"] == "advil" and "training" in r and "settings" in r["training"]
     }
-    for steps, decoder, rate in sorted(spent):
-        ours = f"{steps} model steps with {decoder} decoder steps each, rate {rate:g}"
-        lines.append(f"AdVIL here: {ours} (the paper's: 100,000 with 100, rate 0.0003).")
+    for steps, decoder, rate, helpers in sorted(spent):
+        ours = f"{steps} model steps with {decoder} decoder steps each, rates {rate:g} and {helpers:g}"
+        lines.append(f"AdVIL here: {ours} (the paper's: 100,000 with 100, rates 0.0003).")
     if any(record.get("training", {}).get("quick") for record in records if record["table"] == table):
         lines.append("Some of these models are from a quick run and say nothing about the method.")
     return lines

@@ -86,3 +86,11 @@ def test_summary_has_the_query_trained_figures() -> None:
     assert "| RBM, Adult: NCE in bits | 0.160 | 0.167 | better |" in lines
     assert "| DBM, Adult: NCE in bits | – | 0.169 | not yet trained |" in lines
     assert len(lines) == 2 + 9 + 9 + 2 + 4
+
+
+def test_what_was_spent_on_advil_stands_below_the_table() -> None:
+    settings = {"steps": 500, "decoder_steps": 7, "rate": 0.003, "helper_rate": 0.01}
+    ours = record("advil", "grbm", "frey", uniform=1.55) | {"training": {"settings": settings}}
+    below = tables.markdown("frey", [ours]).splitlines()[-1]
+    assert below.startswith("AdVIL here: 500 model steps with 7 decoder steps each, rates 0.003 and 0.01 (the paper's: ")
+    assert "AdVIL here" not in tables.markdown("frey", [record("qt", "grbm", "frey", uniform=1.5)])
