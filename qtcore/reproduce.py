@@ -26,7 +26,7 @@ from qtcore.cli import arguments, guarded
 from qtcore.errors import DataError, InputError
 from qtcore.files import write_atomically
 from qtcore.models.base import checkpoint_folder
-from qtcore.tables import TABLES, markdown, plot, summary
+from qtcore.tables import TABLES, markdown, plot, plot_courses, summary
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,7 @@ def score_all(chosen: list[Cell], command: Command) -> tuple[list[dict[str, Any]
             record = score_cell(cell, model, command.gibbs, command.gibbs_rows)
         except DataError as error:
             problems.append(str(error))
+            records += [before] if before is not None else []  # what was computed where the data are still holds
             continue
         if before is not None:  # Gibbs figures stay until they are computed anew
             record["scores"] = {part: score for part, score in before["scores"].items() if "gibbs" in part} | record["scores"]
@@ -158,6 +159,8 @@ def main() -> int:
             print(text + "\n")
     if command.table in ("table1", "all"):
         plot(records, results / "table1.png")
+    if any(record["method"] == "advil" for record in records):
+        plot_courses(records, results / "advil.png")
     write_atomically(results / "summary.md", summary(records))
     for problem in dict.fromkeys(problems + unscored):
         print(f"not done: {problem}", file=sys.stderr)

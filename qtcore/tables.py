@@ -174,7 +174,10 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    return "\n".join([*lines, *budgets(records, name)])
+    below = budgets(records, name)
+    if any(len(course) for _, course, _ in courses(records, name)):
+        below.append("[How AdVIL went](advil.png): validation NCE against the paper's figure.")
+    return "\n".join([*lines, *below])
 
 
 def summary(records: list[Record]) -> str:
@@ -218,13 +221,46 @@ def budgets(records: list[Record], table: str) -> list[str]:
     return lines
 
 
-def plot(records: list[Record], path: Path) -> None:
-    """Table 1 as dots: ours against the paper's, by dataset."""
+def courses(records: list[Record], table: str) -> list[tuple[str, list[tuple[int, float]], float]]:
+    """Of every AdVIL model in a table: its name, (step, validation NCE), and what the paper's scored in the end."""
+    found = []
+    for record in records:
+        if (record["table"], record["method"]) != (table, "advil") or "training" not in record:
+            continue
+        model, dataset = record["model"], record["dataset"]
+        printed = FREY["advil-bp", "uniform"] if table == "frey" else TABLE_1["advil-bp", model, dataset]
+        found.append((f"{model.upper()}, {TITLES.get(dataset, 'Frey')}", record["training"].get("course", []), printed.mean))
+    return found
+
+
+def plot_courses(records: list[Record], path: Path) -> None:
+    """How the validation NCE of AdVIL fell, as a difference from the paper's figure."""
+    plt = _pyplot()
+    figure, ax = plt.subplots(figsize=(7, 4))
+    for name, course, paper in (each for table in ("table1", "frey") for each in courses(records, table)):
+        ax.plot([step for step, _ in course], [nce - paper for _, nce in course], label=name)
+    ax.axhline(0, color="k", linewidth=1)
+    ax.set(xlabel="step of the model", ylabel="bits above the paper's AdVIL-BP", xscale="log", ylim=(-0.1, 0.5))
+    ax.set_title("AdVIL: validation NCE")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    figure.tight_layout()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+    plt.close(figure)
+
+
+def _pyplot() -> Any:
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    return plt
+
+
+def plot(records: list[Record], path: Path) -> None:
+    """Table 1 as dots: ours against the paper's, by dataset."""
+    plt = _pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
     styles = {"qt": ("o", "C0"), "pcd-bp": ("s", "C1"), "advil-bp": ("^", "C2")}
     for ax, model in zip(axes, ("rbm", "dbm"), strict=True):

@@ -11,7 +11,7 @@ import pytest
 
 from qtcore import RBM, cells, reproduce
 from qtcore.cells import Cell
-from qtcore.errors import InputError
+from qtcore.errors import DataError, InputError
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
@@ -76,6 +76,21 @@ def test_evaluate_only_scores_what_is_there_and_trains_nothing(tmp_path: Path) -
     assert "**1.0" in line
     assert "not yet trained" in line
     assert [path.name for path in (tmp_path / "checkpoints").rglob("*.safetensors")] == ["digits.safetensors"]
+
+
+def test_without_the_data_what_was_computed_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell("table1", "qt", "rbm", "digits", 0)
+    RBM(64, 3).save(cells.checkpoint_path(tmp_path, cell))
+    command = reproduce.Command("table1", evaluate_only=True, out=tmp_path)
+    before, problems = reproduce.score_all([cell], command)
+    assert (len(before), problems) == (1, [])
+
+    def missing(*_: Any) -> None:
+        raise DataError("digits could not be fetched.")
+
+    monkeypatch.setattr(reproduce, "score_cell", missing)
+    assert reproduce.score_all([cell], command) == (json.loads(json.dumps(before)), ["digits could not be fetched."])
+    assert reproduce.score_all([Cell("table1", "qt", "dbm", "digits", 0)], command) == ([], [])
 
 
 class _Assets:

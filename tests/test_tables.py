@@ -1,8 +1,10 @@
 """The tables: the paper's figures, ours beside them, and what is said of the difference."""
 
 import math
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from qtcore import tables
 from qtcore.paper import DATASETS, FREY, GRID, TABLE_1, Printed
@@ -88,9 +90,15 @@ def test_summary_has_the_query_trained_figures() -> None:
     assert len(lines) == 2 + 9 + 9 + 2 + 4
 
 
-def test_what_was_spent_on_advil_stands_below_the_table() -> None:
+def test_what_was_spent_on_advil_stands_below_the_table(tmp_path: Path) -> None:
     settings = {"steps": 500, "decoder_steps": 7, "rate": 0.003, "helper_rate": 0.01}
-    ours = record("advil", "grbm", "frey", uniform=1.55) | {"training": {"settings": settings}}
-    below = tables.markdown("frey", [ours]).splitlines()[-1]
-    assert below.startswith("AdVIL here: 500 model steps with 7 decoder steps each, rates 0.003 and 0.01 (the paper's: ")
+    training = {"settings": settings, "course": [[10, 1.7], [20, 1.56]]}
+    ours = record("advil", "grbm", "frey", uniform=1.55) | {"training": training}
+    below = tables.markdown("frey", [ours]).splitlines()[-2:]
+    assert below[0].startswith("AdVIL here: 500 model steps with 7 decoder steps each, rates 0.003 and 0.01 (the paper's: ")
+    assert "advil.png" in below[1]
+    assert tables.courses([ours], "frey") == [("GRBM, Frey", [[10, 1.7], [20, 1.56]], 1.542)]
+    tables.plot_courses([ours], tmp_path / "advil.png")
+    with Image.open(tmp_path / "advil.png") as picture:
+        assert picture.size == (770, 440)
     assert "AdVIL here" not in tables.markdown("frey", [record("qt", "grbm", "frey", uniform=1.5)])
