@@ -138,6 +138,10 @@ def start_processes(device: torch.device) -> torch.device:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
+    # DistributedDataParallel imports this later on, and then its default arguments hold the group for ever: gloo's threads
+    # outlive destroy_process_group and may end the interpreter's exit with SIGABRT. Imported before there is a group, not.
+    import torch.distributed.nn  # noqa: F401
+
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
 

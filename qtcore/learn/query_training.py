@@ -109,9 +109,12 @@ def fit(
         keeper = Run(Path(folder), resume, not dist.is_initialized() or dist.get_rank() == 0)
         keeper.write_config(config or {"settings": asdict(settings)})
     training = _Training(model, _pair(train), None if valid is None else _pair(valid), queries, settings, keeper)
-    if resume:
-        training.restore()
-    return training.run(callback)
+    try:
+        if resume:
+            training.restore()
+        return training.run(callback)
+    finally:
+        del training.loss  # an error's traceback would keep it, and with it the processes' group and its threads
 
 
 def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import qtcore
@@ -167,6 +168,12 @@ def together(work: Callable[..., None], *arguments: Any, world: int = 2, seconds
 
 def _member(rank: int, world: int, store: str, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    os.environ["WORLD_SIZE"] = str(world)
+    with pytest.MonkeyPatch.context() as patch:
+        place = {"init_method": f"file://{store}", "rank": rank, "world_size": world}
+        patch.setattr(torch.distributed, "init_process_group", functools.partial(torch.distributed.init_process_group, **place))
+        train.start_processes(torch.device("cpu"))
     work(rank, *arguments)
     torch.distributed.destroy_process_group()
+    names = [Path(f"/proc/self/task/{thread}/comm").read_text() for thread in os.listdir("/proc/self/task")]
+    assert not [name for name in names if "gloo" in name], "a thread that outlives its group may abort the exit"

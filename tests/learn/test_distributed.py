@@ -160,18 +160,30 @@ def test_all_stop_when_one_meets_a_number_that_is_not_finite(tmp_path: Path) -> 
 # The command
 
 
+THREADS_AT_EXIT = """
+import atexit, os, pathlib
+def threads():
+    names = [pathlib.Path(f"/proc/self/task/{thread}/comm").read_text() for thread in os.listdir("/proc/self/task")]
+    (pathlib.Path(__file__).parent / f"{os.environ.get('RANK')}.threads").write_text("".join(names))
+atexit.register(threads)
+"""
+
+
 def test_torchrun(tmp_path: Path) -> None:
-    """The command of the header, with two processes: the weights of one, to rounding."""
+    """The command of the header, with two processes: the weights of one, to rounding. They leave no thread behind."""
+    (tmp_path / "sitecustomize.py").write_text(THREADS_AT_EXIT)
     options = ("rbm/digits", "--hidden", "4", "--steps", "8", "--batch", "101", "--validate-every", "4", "--valid-rows", "50")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "qtcore.train"]
     two = subprocess.run(
         [*torchrun, *options, "--out", str(tmp_path / "two")],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert two.returncode == 0, two.stderr
+    for rank in (0, 1):  # gloo's, which may abort the interpreter's exit
+        assert (tmp_path / f"{rank}.threads").read_text().splitlines() == ["python"]
     assert two.stdout.count("Done: ") == 1
     assert [line.split(":")[0] for line in two.stdout.splitlines() if line.startswith("step")] == ["step 4/8", "step 8/8"]
     one = Child(*options, "--out", str(tmp_path / "one"), output=tmp_path / "output")
