@@ -15,6 +15,7 @@ The run folder holds config.json, log.jsonl, best.safetensors (by validation) an
 """
 
 import dataclasses
+import importlib
 import json
 import os
 import signal
@@ -138,10 +139,9 @@ def start_processes(device: torch.device) -> torch.device:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    # DistributedDataParallel imports this later on, and then its default arguments hold the group for ever: gloo's threads
-    # outlive destroy_process_group and may end the interpreter's exit with SIGABRT. Imported before there is a group, not.
-    import torch.distributed.nn  # noqa: F401
-
+    # DistributedDataParallel would import this module later, and default arguments in it would then hold the group for ever:
+    # gloo's threads would outlive destroy_process_group, and may abort the interpreter's exit. So import it before.
+    importlib.import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
 
