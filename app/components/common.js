@@ -70,6 +70,34 @@ function button(name, label, action, filled = false) {
   return made
 }
 
+// The play button and its clock, for anything that steps through layers: `at()` and `last()` are the layer shown and the last
+// one, `put(layer)` shows a layer on the way, `move(layer)` goes there and stays; `wait()` gives the milliseconds between two.
+function makeClock({at, last, put, move, wait}) {
+  let timer = null
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)")
+  const face = button("play", "Play the layers (space)", toggle, true)
+  const look = (name, label) => { face.replaceChildren(icon(name, true)); face.setAttribute("aria-label", label) }
+  function toggle() {
+    if (timer) move(at())
+    else if (still.matches) move(at() >= last() ? 0 : at() + 1) // reduced motion: one step per press
+    else { look("pause", "Pause (space)"); tick(); put(at() >= last() ? 0 : at()) }
+  }
+  function tick() {
+    timer = setTimeout(() => {
+      if (at() + 1 >= last()) { move(last()); return }
+      tick(); put(at() + 1)
+    }, wait())
+  }
+  function stop() { clearTimeout(timer); timer = null; look("play", "Play the layers (space)") }
+  function key(event) {
+    const acts = {" ": toggle, ArrowLeft: () => move(at() - 1), ArrowRight: () => move(at() + 1), Home: () => move(0), End: () => move(Infinity)}
+    if (!Object.hasOwn(acts, event.key)) return
+    acts[event.key]()
+    event.preventDefault()
+  }
+  return {face, stop, key, get running() { return timer !== null }}
+}
+
 // Whether the text around us is light, that is, whether the page is dark.
 function isDark(el) {
   const colour = getComputedStyle(el.isConnected ? el : document.body).color.match(/[\d.]+/g)

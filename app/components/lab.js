@@ -1,9 +1,9 @@
 // The lab. Python computes every number; here they are drawn, and what the user does goes back as small lists.
 
 export function render({model, el}) {
-  let data = JSON.parse(model.data), follow = model.layer < 0, cursor = model.layer, timer = null, night = false
+  let data = JSON.parse(model.data), follow = model.layer < 0, cursor = model.layer, night = false
   let inFlight = 0, sentAt = 0, waiting = null
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)"), limits = model.limits
+  const limits = model.limits
   const last = () => data.messages.length - 1
 
   // ------------------------------------------------------------------ to Python: sliders wait for the answer to their last word
@@ -21,7 +21,7 @@ export function render({model, el}) {
       const [i] = numbers, seen = data.evidence[i]
       if (i >= data.visible) tell("select", 0, i)
       else tell("evidence", i, seen === -1 ? 1 : seen === 1 ? 0 : -1)
-    } else if (action === "send") { pause(); graph.pulse(numbers[0]); follow = true; tell("send", numbers[0], cursor) }
+    } else if (action === "send") { clock.stop(); graph.pulse(numbers[0]); follow = true; tell("send", numbers[0], cursor) }
     else tell(action, ...numbers)
   }
 
@@ -63,9 +63,9 @@ export function render({model, el}) {
   // ------------------------------------------------------------------ the middle
   const graph = makeGraph(act), badge = node("div", {class: "badge", role: "status"}), where = node("span", {class: "where"})
   const slider = node("input", {type: "range", min: 0, max: 1, value: 0, "aria-label": "layer", "data-knob": "layer"})
-  const playButton = button("play", "Play the layers (space)", () => timer ? pause() : play(), true)
+  const clock = makeClock({at: () => cursor, last, put, move, wait: () => 450})
   const modes = [push("in parallel", {"data-mode": "parallel", title: "In each layer every message is sent, all from the layer before"}, () => { follow = true; tell("parallel") }),
-    push("by hand", {"data-mode": "hand", title: "Click arrows: each click sends that one message"}, () => { pause(); follow = true; tell("hand", cursor) })]
+    push("by hand", {"data-mode": "hand", title: "Click arrows: each click sends that one message"}, () => { clock.stop(); follow = true; tell("hand", cursor) })]
   const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"})
   const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
     node("span", {}, "square: seen"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
@@ -73,7 +73,7 @@ export function render({model, el}) {
     node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unknown → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
     graph.root, legend,
     node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "One back (←)", () => move(cursor - 1), true),
-      playButton, button("forward", "One on (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes)),
+      clock.face, button("forward", "One on (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes)),
     explain)
 
   // ------------------------------------------------------------------ the right side
@@ -86,30 +86,13 @@ export function render({model, el}) {
   let training = JSON.parse(model.training || "{}")
 
   // ------------------------------------------------------------------ the cursor
-  function move(layer, byUser = true) {
-    if (byUser) pause()
+  function move(layer) {
+    clock.stop()
     cursor = Math.max(0, Math.min(layer, last())); follow = cursor === last()
-    if (byUser) model.layer = follow ? -1 : cursor
+    model.layer = follow ? -1 : cursor
     draw()
   }
-  function play() {
-    if (still.matches) { move(cursor >= last() ? 0 : cursor + 1); return } // reduced motion: one step per press
-    if (cursor >= last()) cursor = 0
-    follow = false
-    const tick = () => {
-      cursor += 1
-      if (cursor >= last()) { move(last()); return }
-      draw()
-      timer = setTimeout(tick, 450)
-    }
-    timer = setTimeout(tick, 450)
-    playButton.replaceChildren(icon("pause", true)); playButton.setAttribute("aria-label", "Pause (space)"); draw()
-  }
-  function pause() {
-    if (timer) clearTimeout(timer)
-    timer = null
-    playButton.replaceChildren(icon("play", true)); playButton.setAttribute("aria-label", "Play the layers (space)")
-  }
+  function put(layer) { follow = false; cursor = layer; draw() }
 
   // ------------------------------------------------------------------ drawing
   function draw() {
@@ -161,37 +144,31 @@ export function render({model, el}) {
   }
 
   // ------------------------------------------------------------------ events
-  slider.addEventListener("input", () => { pause(); cursor = Math.min(Number(slider.value), last()); follow = cursor === last(); draw() })
+  slider.addEventListener("input", () => { clock.stop(); cursor = Math.min(Number(slider.value), last()); follow = cursor === last(); draw() })
   slider.addEventListener("change", () => move(Number(slider.value)))
   const keys = (event) => {
     const target = event.composedPath()[0]
     if (!root.isConnected || !root.getClientRects().length || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
     if (target instanceof HTMLElement && (target.matches("select, textarea, input:not([data-knob=layer])") || target.closest("[role=tab]") || (target.matches("button") && event.key === " "))) return
-    if (event.key === " ") timer ? pause() : play()
-    else if (event.key === "ArrowLeft") move(cursor - 1)
-    else if (event.key === "ArrowRight") move(cursor + 1)
-    else if (event.key === "Home") move(0)
-    else if (event.key === "End") move(Infinity)
-    else return
-    event.preventDefault()
+    clock.key(event)
   }
   document.addEventListener("keydown", keys)
   model.on("data", () => {
     const next = JSON.parse(model.data)
     const switched = next.graph !== data.graph || (next.hand >= 0) !== (data.hand >= 0)
     data = next
-    if (switched) { pause(); follow = true }
-    if (follow && !timer) cursor = last()
+    if (switched) { clock.stop(); follow = true }
+    if (follow && !clock.running) cursor = last()
     cursor = Math.min(cursor, last())
     if (data.seq >= inFlight) inFlight = 0
     draw()
     if (!inFlight && waiting) tell(...waiting)
   })
   model.on("training", () => { training = JSON.parse(model.training || "{}"); drawTraining() })
-  model.on("layer", () => { const wanted = model.layer < 0 ? last() : Math.min(model.layer, last()); if (wanted !== cursor && !timer) { follow = model.layer < 0; cursor = wanted; draw() } })
+  model.on("layer", () => { const wanted = model.layer < 0 ? last() : Math.min(model.layer, last()); if (wanted !== cursor && !clock.running) { follow = model.layer < 0; cursor = wanted; draw() } })
   const tellNotice = () => { notice.textContent = model.notice; notice.hidden = !model.notice }
   model.on("notice", tellNotice)
-  model.on("remove", () => { pause(); document.removeEventListener("keydown", keys) })
+  model.on("remove", () => { clock.stop(); document.removeEventListener("keydown", keys) })
   watchTheme(dark)
   cursor = follow ? last() : Math.min(Math.max(0, cursor), last())
   draw(); dark(); tellNotice()

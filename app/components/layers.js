@@ -42,8 +42,7 @@ function panel(spec) {
 
 // `shown()` is the parsed blob, `draw()` draws it at the cursor; `model.layer` is the cursor (-1: the last layer there is).
 function makeDeck(model, shown, draw, ...extras) {
-  let follow = model.layer < 0, cursor = Math.max(model.layer, 0), timer = null, goal = 0
-  const still = window.matchMedia("(prefers-reduced-motion: reduce)")
+  let follow = model.layer < 0, cursor = Math.max(model.layer, 0), goal = 0
   const last = () => shown() ? Math.max(...shown().runs.map((run) => run.count)) - 1 : 0
   const total = () => shown() ? Math.max(...shown().runs.map((run) => run.total)) : 0
   const slider = node("input", {type: "range", min: 0, max: 1, value: 1, "aria-label": "layer"})
@@ -51,64 +50,40 @@ function makeDeck(model, shown, draw, ...extras) {
   const speed = node("select", {"aria-label": "speed", title: "Layers per second"},
     ...[2, 5, 10, 20, 40].map((rate) => node("option", {value: rate, text: `${rate}/s`})))
   speed.value = "10"
-  const playButton = button("play", "Play the layers (space)", toggle, true)
+  const clock = makeClock({at: () => cursor, last, put, move, wait: () => 1000 / Number(speed.value)})
   const controls = node("div", {class: "controls"},
     button("first", "Back to layer 0 (Home)", () => move(0), true), button("back", "One layer back (←)", () => move(cursor - 1), true),
-    playButton, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
+    clock.face, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
     slider, where, speed, ...extras)
 
   function aim(layer) { // where the user wants to be: while layers still arrive, the cursor waits at the last one
     goal = layer; follow = goal >= total(); cursor = Math.min(goal, last())
   }
   function move(layer) {
-    pause()
+    clock.stop()
     aim(Math.max(0, Math.min(layer, total())))
     model.layer = follow ? -1 : goal
     draw()
   }
-  function toggle() { timer ? move(cursor) : play() }
-  function play() {
-    if (still.matches) { move(cursor >= last() ? 0 : cursor + 1); return } // reduced motion: one step per press
-    if (cursor >= last()) cursor = 0
-    follow = false
-    const tick = () => {
-      cursor += 1
-      if (cursor >= last()) { pause(); move(last()); return }
-      draw()
-      timer = setTimeout(tick, 1000 / Number(speed.value))
-    }
-    timer = setTimeout(tick, 1000 / Number(speed.value))
-    playButton.replaceChildren(icon("pause", true)); playButton.setAttribute("aria-label", "Pause (space)"); draw()
-  }
-  function pause() {
-    if (timer) clearTimeout(timer)
-    timer = null
-    playButton.replaceChildren(icon("play", true)); playButton.setAttribute("aria-label", "Play the layers (space)")
-  }
+  function put(layer) { follow = false; cursor = layer; draw() }
   function arrived() { // more layers, or another run
     if (follow) cursor = last()
-    else cursor = Math.min(timer ? cursor : goal, last())
+    else cursor = Math.min(clock.running ? cursor : goal, last())
   }
   function show(root) { // the state of the deck, for the eye and for tests
-    slider.max = String(total()); slider.value = String(timer || follow ? cursor : goal); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
+    slider.max = String(total()); slider.value = String(clock.running || follow ? cursor : goal); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
     where.textContent = `layer ${cursor} / ${total()}`
     root.dataset.layer = String(cursor); root.dataset.seq = String(shown().seq); root.dataset.done = String(last() >= total())
   }
   function keys(event) {
     if (event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return
     if (event.target instanceof HTMLButtonElement && event.key === " ") return
-    if (event.key === " ") toggle()
-    else if (event.key === "ArrowLeft") move(cursor - 1)
-    else if (event.key === "ArrowRight") move(cursor + 1)
-    else if (event.key === "Home") move(0)
-    else if (event.key === "End") move(Infinity)
-    else return
-    event.preventDefault()
+    clock.key(event)
   }
-  slider.addEventListener("input", () => { pause(); aim(Number(slider.value)); draw() })
+  slider.addEventListener("input", () => { clock.stop(); aim(Number(slider.value)); draw() })
   slider.addEventListener("change", () => move(goal)) // perhaps a layer that is still to come
   model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
-  model.on("remove", pause)
+  model.on("remove", clock.stop)
   if (shown()) aim(follow ? Infinity : model.layer)
   return {controls, keys, total, last, move, arrived, show, get cursor() { return cursor }}
 }

@@ -25,14 +25,35 @@ EMPTY = "Hide at least one pixel completely to score the answer."
 UNTRAINED = "No trained model of this kind is shipped with this version: what you see is an untrained one."
 
 
-def model_named(name: str, n_visible: int) -> tuple[Model, str]:
-    """The shipped model and the sentence to show with it (empty when it is a trained one)."""
-    if name in qtcore.available():
-        return engine.model(name), ""
-    return engine.untrained(RBM(n_visible, 50)), UNTRAINED
+class OfModel:
+    """A page that asks a shipped model, and can ask another one the same."""
+
+    samples: Samples
+    comparison: Comparison
+    model: Model
+    model_name: str
+
+    def use(self, model: str) -> None:
+        """Ask another model the same."""
+        self.load(model)
+        self.comparison.use(model)
+        self.refresh()
+
+    def load(self, model: str) -> None:
+        """The shipped model, or an untrained one and a sentence that says so."""
+        trained = model in qtcore.available()
+        self.model = engine.model(model) if trained else engine.untrained(RBM(self.samples.values.shape[1], 50))
+        self.model_name = model
+        self.tell("" if trained else UNTRAINED)
+
+    def refresh(self) -> None:
+        raise NotImplementedError
+
+    def tell(self, sentence: str) -> None:
+        raise NotImplementedError
 
 
-class PixelsPage(PicturePage):
+class PixelsPage(PicturePage, OfModel):
     """One user's picture of a binary set."""
 
     name = "digits"
@@ -60,19 +81,8 @@ class PixelsPage(PicturePage):
         self.gallery.param.watch(self._on_gallery, "clicks")
         if not state.image and not state.mask:
             self.preset_row.selected = list(self.presets).index("left half")
-        self._load(model)
+        self.load(model)
         self.first()
-
-    def use(self, model: str) -> None:
-        """Ask another model the same."""
-        self._load(model)
-        self.comparison.use(model)
-        self.refresh()
-
-    def _load(self, model: str) -> None:
-        self.model, sentence = model_named(model, self.samples.values.shape[1])
-        self.model_name = model
-        self.tell(sentence)
 
     def _on_gallery(self, event: Any) -> None:
         number = self.gallery.clicked()

@@ -16,7 +16,7 @@ from app.components import Choices, Record
 from app.components.record import KNOWN, TARGET, UNKNOWN
 from app.frames import BernoulliEncoder, Header
 from app.pages.picture import LEFT, NOTICE, card
-from app.pages.pixels import LAYERS, both_models, model_named
+from app.pages.pixels import LAYERS, OfModel, both_models
 from app.samples import Samples
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes, pixel_of
@@ -46,7 +46,7 @@ def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int) ->
     return roles
 
 
-class RecordPage:
+class RecordPage(OfModel):
     """One user's record of a binary set."""
 
     def __init__(self, shell: Shell, samples: Samples, model: str) -> None:
@@ -85,20 +85,9 @@ class RecordPage:
         self.record.param.watch(self._on_look, ["layer", "variable"])
         if pn.state.curdoc is not None:
             pn.state.on_session_destroyed(lambda context: self.latest.cancel())
-        self._load(model)
+        self.load(model)
         header, runs = self.question()
         self.record.frames = engine.compute(header, runs)
-
-    def use(self, model: str) -> None:
-        """Ask another model the same."""
-        self._load(model)
-        self.comparison.use(model)
-        self.refresh()
-
-    def _load(self, model: str) -> None:
-        self.model, sentence = model_named(model, self.samples.values.shape[1])
-        self.model_name = model
-        self.tell(sentence)
 
     # ------------------------------------------------------------------ what to run
 
