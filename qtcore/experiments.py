@@ -117,6 +117,8 @@ _SMALL = _DECAY | {"batch": 100, "learning_rate": 0.02, "decay_from": 0.2, "aver
 _NIPS = _DECAY | {"epochs": 200.0, "learning_rate": 0.003, "validate_every": 10}  # overfits soon
 RECIPES: dict[str, dict[str, Any]] = {
     "grbm/frey": _DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},
+    "grid/border-authors": _GRID | {"steps": 8000, "learning_rate": 0.015, "decay_from": 0.0},
+    "grid/border-glyphs": _GRID | {"steps": 8000, "learning_rate": 0.015, "decay_from": 0.0},
     "grid/border": _GRID | {"steps": 20000},  # ours so far: 3,310 steps at the rate 0.05, then 15,500 of these
     "rbm/adult": _DECAY | {"epochs": 600.0},
     "rbm/connect4": _SMALL | {"steps": 20000},
@@ -140,11 +142,14 @@ RECIPES: dict[str, dict[str, Any]] = {
 """What we train the models with, where it differs from the paper: found on validation data, and carried over to sets where it
 is yet to be tried. The models are the same."""
 
+STARTS = {"grid/border-authors": "grid/border", "grid/border-glyphs": "grid/border"}
+"""Models that begin with the weights of another one; the paper's begin at random."""
+
 
 def recipe(name: str) -> Experiment:
     """The experiment with our own settings."""
     experiment = named(name)
-    return replace(experiment, settings=replace(experiment.settings, **RECIPES.get(name, {})))
+    return replace(experiment, start=STARTS.get(name), settings=replace(experiment.settings, **RECIPES.get(name, {})))
 
 
 def named(name: str) -> Experiment:
