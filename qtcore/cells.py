@@ -16,6 +16,7 @@ from qtcore import data, gibbs
 from qtcore.baselines import per_image_gaussian, random_guess_iou
 from qtcore.data import Dataset
 from qtcore.data.border import OUT
+from qtcore.errors import UnknownNameError, nearest
 from qtcore.evaluate import evaluate, evaluate_grid, overall
 from qtcore.experiments import EXPERIMENTS, HIDDEN_UNITS, named, recipe
 from qtcore.learn import advil, pcd
@@ -86,6 +87,11 @@ def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds
         found += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
     if table in ("grid", "all"):
         found += [Cell("grid", "random", "none", "border")]
+    for what, given in (("method", methods), ("dataset", datasets)):
+        known = {getattr(cell, what) for cell in found}
+        for name in given:
+            if name not in known:
+                raise UnknownNameError(f"there is no {what} named {name!r} in {table}; {nearest(name, sorted(known))}")
     return [cell for cell in found if (not methods or cell.method in methods) and (not datasets or cell.dataset in datasets)]
 
 

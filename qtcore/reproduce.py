@@ -77,8 +77,16 @@ def train_missing(todo: list[Cell], command: Command) -> list[str]:
 
     budget = Budget(quick=command.budget == "quick")
     runs = command.assets / "runs"
-    cluster = None if command.scheduler else LocalCluster(threads_per_worker=1, dashboard_address=":0")
-    client = Client(command.scheduler or cluster)
+    cluster = None
+    if command.scheduler is None:
+        cluster = LocalCluster(threads_per_worker=1, dashboard_address=":0")
+        client = Client(cluster)
+    else:
+        try:
+            client = Client(command.scheduler)
+        except (OSError, ValueError) as error:
+            sentence = f"no Dask scheduler answers at {command.scheduler}; start one there with `dask scheduler`."
+            raise InputError(sentence) from error
     problems = []
     try:
         futures = {
@@ -141,7 +149,7 @@ def main() -> int:
         raise InputError(f"seeds must be at least 1, not {command.seeds}.")
     chosen = cells(command.table, command.methods, command.datasets, command.seeds)
     if not chosen:
-        raise InputError("no cell has such a method and dataset; see --help for the names.")
+        raise InputError("no cell has both such a method and such a dataset; leave one of the two options out.")
     problems = []
     if not command.evaluate_only:
         todo = [cell for cell in chosen if cell.trained and not checkpoint_path(command.assets, cell).exists()]

@@ -42,7 +42,12 @@ def test_the_cells_are_those_of_the_paper() -> None:
 
 
 def test_names_and_numbers_that_do_not_exist_are_refused(tmp_path: Path) -> None:
-    assert "no cell" in command("table1", "--datasets", "nonsense", cwd=tmp_path, expect=2).stderr
+    for words, said in {
+        ("table1", "--datasets", "adult", "mushroom"): "no dataset named 'mushroom' in table1; did you mean mushrooms?",
+        ("all", "--methods", "pdc"): "no method named 'pdc' in all; did you mean pcd?",
+        ("all", "--methods", "pcd", "--datasets", "frey"): "no cell has both such a method and such a dataset",
+    }.items():
+        assert said in command(*words, cwd=tmp_path, expect=2).stderr
     assert "seeds" in command("table1", "--seeds", "0", cwd=tmp_path, expect=2).stderr
     assert "--evaluate-only" in command("--help", cwd=tmp_path).stdout
 
