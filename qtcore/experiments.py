@@ -138,7 +138,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "dbm/dna": _SMALL | {"steps": 12000},
     "dbm/mushrooms": _SMALL | {"steps": 20000, "learning_rate": 0.005},
     "dbm/nips": _NIPS,
-    "dbm/ocr_letters": _SMALL | {"steps": 20000},  # stops too early
+    "dbm/ocr_letters": _SMALL | {"steps": 20000},  # too few: worse than the paper
     "dbm/rcv1": _SMALL | {"steps": 12000},
     "dbm/web": _SMALL | {"steps": 15000},
 }

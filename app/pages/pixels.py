@@ -1,5 +1,6 @@
 """Binary pictures with painted masks: 8×8 digits and 16×8 letters, for the RBM and the DBM."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ EMPTY = "Hide at least one pixel completely to score the answer."
 UNTRAINED = "No trained model of this kind is shipped with this version: what you see is an untrained one."
 
 
-class OfModel:
+class OfModel(ABC):
     """A page that asks a shipped model, and can ask another one the same."""
 
     samples: Samples
@@ -46,11 +47,13 @@ class OfModel:
         self.model_name = model
         self.tell("" if trained else UNTRAINED)
 
+    @abstractmethod
     def refresh(self) -> None:
-        raise NotImplementedError
+        """Run what is asked now."""
 
+    @abstractmethod
     def tell(self, sentence: str) -> None:
-        raise NotImplementedError
+        """Show a sentence to the user."""
 
 
 class PixelsPage(PicturePage, OfModel):
