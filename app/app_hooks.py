@@ -4,7 +4,9 @@ import logging
 from typing import Any
 
 from bokeh.application.application import ServerContext, SessionContext
+from bokeh.document import Document
 from bokeh.server.connection import ServerConnection
+from panel.io import document as panel_document
 from tornado.websocket import WebSocketClosedError
 
 from app import sessions
@@ -30,10 +32,25 @@ def plain_error(connection: ServerConnection, message: Any, text: str) -> Any:
     return reply
 
 
+_dispatch = panel_document._dispatch_msgs
+
+
+async def dispatch_all(doc: Document) -> None:
+    """Write every message that waits, on behalf of Panel.
+
+    Panel's own function gives up when a writer before it has just ended: a message that came in that moment, such as the
+    last picture of a run, would wait until something else changes on the page.
+    """
+    if doc in panel_document._WRITE_MSGS:
+        panel_document._WRITE_BLOCK[doc] = True
+    await _dispatch(doc)
+
+
 def on_server_loaded(server_context: ServerContext) -> None:
     logging.getLogger("asyncio").addFilter(goodbye)
     logging.getLogger("bokeh.server.protocol_handler").addFilter(without_content)
     ServerConnection.error = plain_error  # type: ignore[assignment,method-assign]
+    panel_document._dispatch_msgs = dispatch_all
 
 
 def on_session_created(session_context: SessionContext) -> None:

@@ -1,10 +1,14 @@
 """Sessions are counted, and the server's log keeps quiet about windows that were closed."""
 
+import asyncio
 import logging
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from bokeh.document import Document
+from panel.io import document as panel_document
 from tornado.websocket import WebSocketClosedError
 
 from app import app_hooks, sessions
@@ -40,3 +44,45 @@ def test_closed_windows_are_no_errors() -> None:
     assert not app_hooks.goodbye(record(WebSocketClosedError()))
     assert app_hooks.goodbye(record(RuntimeError()))
     assert app_hooks.goodbye(logging.LogRecord("asyncio", logging.ERROR, "", 0, "", (), None))
+
+
+class Connection:
+    """A connection to a browser whose writes end when the test says so; its messages are its events."""
+
+    def __init__(self) -> None:
+        self._socket = self.protocol = self
+        self.written: list[str] = []
+        self.writes: list[asyncio.Future[None]] = []
+
+    def create(self, kind: str, events: list[str]) -> str:
+        return events[0]
+
+    def write(self, msg: str) -> "list[asyncio.Future[None]]":
+        self.written.append(msg)
+        self.writes.append(asyncio.get_running_loop().create_future())
+        return self.writes[-1:]
+
+
+async def _two_messages() -> list[str]:
+    """The second message comes in the moment in which the first one's writer ends; what was written."""
+    doc, connection = Document(), Connection()
+    schedule: Any = panel_document.schedule_write_events
+    schedule(doc, [connection], ["mask"])
+    await asyncio.sleep(0)
+    assert connection.written == ["mask"]
+    connection.writes[0].set_result(None)  # its writer goes on in the next turn of the loop, before what is scheduled now
+    schedule(doc, [connection], ["picture"])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    for write in connection.writes[1:]:
+        write.set_result(None)
+    await asyncio.sleep(0.05)
+    return connection.written
+
+
+def test_no_message_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(panel_document.extra_socket_handlers, Connection, Connection.write)  # type: ignore[arg-type]
+    monkeypatch.setattr(panel_document, "_dispatch_msgs", app_hooks._dispatch)
+    assert asyncio.run(_two_messages()) == ["mask"]  # once Panel writes both, dispatch_all can go
+    monkeypatch.setattr(panel_document, "_dispatch_msgs", app_hooks.dispatch_all)
+    assert asyncio.run(_two_messages()) == ["mask", "picture"]
