@@ -12,6 +12,7 @@ from panel.viewable import Viewable
 
 from app import engine
 from app.state import PAGES, State
+from app.tour import Tour
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Shell:
             sizing_mode="stretch_width",
             margin=0,
         )
+        self.tour = Tour(self.show)
         self._fill(self.active)
         self.tabs.param.watch(self._turn, "active")
 
@@ -57,6 +59,10 @@ class Shell:
         location = pn.state.location
         if location is not None and pn.state.curdoc is not None:
             location.search = self.states[self.active].to_query()
+
+    def show(self, page: str) -> None:
+        """Turn to a page."""
+        self.tabs.active = PAGES.index(page)
 
     def _turn(self, event: Any) -> None:
         self.active = PAGES[event.new]
@@ -94,8 +100,8 @@ class Shell:
         share.jscallback(clicks=COPY, args={})
         told = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
         return window(
-            header=[pn.HSpacer(), *told, badge, share],
-            main=[self.tabs],
+            header=[pn.HSpacer(), *told, badge, share, self.tour.button],
+            main=[self.tabs, self.tour.card],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
 

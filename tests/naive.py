@@ -316,9 +316,7 @@ def pixel_label_unary(v: float, w: float, emission: Row, labels: list[int]) -> R
     return [log_or_zero(w * (v * p + (1 - v) * (1 - p)) + (1 - w) / 2) for p in p_on]
 
 
-def grid_mrf(
-    model: Any, query: Any, n_layers: int, damping: float = 0.0, local_evidence: bool = True
-) -> tuple[Tensor, Tensor]:
+def grid_mrf(model: Any, query: Any, n_layers: int, damping: float = 0.0, local_evidence: bool = True) -> tuple[Tensor, Tensor]:
     """Log-beliefs of the labels [B, H, W, 3] and of all states [B, H, W, S]; 8 messages arrive at each pixel.
 
     Without `local_evidence` the final belief of a pixel leaves its own evidence out; its messages never do.
@@ -367,9 +365,7 @@ def grid_mrf(
             for here, there in m:
                 others = [k for k in around[here] if k != there]
                 cavity = [u[here][s] + sum(m[k, here][s] for k in others) for s in range(S)]
-                message = [
-                    soft_max([potential(here, there, s, t) + cavity[s] for s in range(S)], T) for t in range(S)
-                ]
+                message = [soft_max([potential(here, there, s, t) + cavity[s] for s in range(S)], T) for t in range(S)]
                 old = m[here, there]
                 new[here, there] = [damp(x, y, damping) for x, y in zip(normalise(message), old, strict=True)]
             m = new

@@ -51,17 +51,13 @@ def test_root_asks_the_package_manager_then_playwright(bare_machine: list[list[s
     assert second == [sys.executable, "-m", "playwright", "install", "chromium"]
 
 
-def test_the_package_manager_is_enough(
-    bare_machine: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_package_manager_is_enough(bare_machine: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executable(tmp_path / "apt-get")
     monkeypatch.setattr(chromium, "_works", lambda command: bool(executable(tmp_path / "chromium")))
     assert chromium.install() == tmp_path / "chromium"
 
 
-def test_others_ask_playwright_alone(
-    bare_machine: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_ask_playwright_alone(bare_machine: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executable(tmp_path / "apt-get")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     chromium.main()

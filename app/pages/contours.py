@@ -13,12 +13,13 @@ from torch import Tensor
 
 import qtcore
 from app import engine, masks
+from app.cards import card
 from app.clones import clone_colours
 from app.comparisons import Comparison
 from app.components import Choices, Gallery, Knobs, Painter, Player
 from app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
 from app.frames import GridEncoder, Header
-from app.pages.picture import LEFT, Bytes, PicturePage, arrange, card, restored_look, restored_mask
+from app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes, parse_noise
 from app.uploads import drawing_from

@@ -13,11 +13,12 @@ from torch import Tensor
 
 import qtcore
 from app import engine, masks
+from app.cards import card
 from app.comparisons import Comparison
 from app.components import Choices, Gallery, Painter, Player
 from app.components.player import GAUSSIAN_VIEWS, NCE_HIDDEN, RESIDUAL
 from app.frames import GaussianEncoder, Header
-from app.pages.picture import LEFT, Bytes, PicturePage, arrange, card, restored_look, restored_mask
+from app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes
 from app.uploads import face_from

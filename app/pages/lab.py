@@ -14,10 +14,10 @@ import torch
 from panel.viewable import Viewable
 
 from app import engine
+from app.cards import card
 from app.components.lab import KINDS, LabView, decode_action
 from app.lab import graphs, inference, training
 from app.lab.graphs import GRAPHS, PRESETS, Lab, replaced
-from app.pages.picture import card
 from app.shell import Shell
 from qtcore.learn.query_training import Progress
 

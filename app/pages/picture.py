@@ -143,13 +143,3 @@ def arrange(left: Sequence[Viewable], painter: Painter, player: Player, below: S
         margin=(0, 16),
         sizing_mode="stretch_width",
     )
-
-
-def card(title: str, *parts: Any) -> Viewable:
-    """A short explanation: a heading, sentences, and equations (KaTeX)."""
-    shown = [
-        pn.pane.LaTeX(part, renderer="katex", sizing_mode="stretch_width", margin=(0, 0, 4, 0), styles={"font-size": "14px"})
-        for part in parts
-    ]
-    heading = pn.pane.HTML(f"<b>{title}</b>", margin=(0, 0, 4, 0))
-    return pn.Column(heading, *shown, sizing_mode="stretch_width", margin=(0, 24, 0, 0), min_width=260)

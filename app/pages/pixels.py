@@ -10,11 +10,12 @@ from panel.viewable import Viewable
 
 import qtcore
 from app import engine, masks
+from app.cards import card
 from app.comparisons import Comparison
 from app.components import Gallery, Painter, Player
 from app.components.player import BERNOULLI_VIEWS, NCE_HIDDEN, RESIDUAL
 from app.frames import BernoulliEncoder, Header
-from app.pages.picture import LEFT, PicturePage, arrange, card, restored_look, restored_mask
+from app.pages.picture import LEFT, PicturePage, arrange, restored_look, restored_mask
 from app.samples import Samples
 from app.shell import Shell
 from qtcore.models.base import Model

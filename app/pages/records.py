@@ -11,11 +11,12 @@ from panel.viewable import Viewable
 
 import qtcore
 from app import engine
+from app.cards import card
 from app.comparisons import Comparison
 from app.components import Choices, Record
 from app.components.record import KNOWN, TARGET, UNKNOWN
 from app.frames import BernoulliEncoder, Header
-from app.pages.picture import LEFT, NOTICE, card
+from app.pages.picture import LEFT, NOTICE
 from app.pages.pixels import LAYERS, OfModel, both_models
 from app.samples import Samples
 from app.shell import Shell

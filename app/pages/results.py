@@ -39,9 +39,9 @@ def results(folder: Path | None = None) -> list[Record]:
     for path in sorted((folder or checkpoint_folder().parent / "results").glob("*.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            if record["table"] in TABLES and isinstance(record["scores"], dict):
+            if record.get("table") in TABLES and isinstance(record["scores"], dict):
                 found.append(record)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             log.warning("a record cannot be read: %s", type(error).__name__)
     return found
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from app.tour import CARDS
+
 from . import conftest
 from .helpers import FACE, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
 
@@ -134,3 +136,20 @@ def test_share_copies_the_address(page: "Page", app_url: str) -> None:
     page.get_by_text("Link copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
     page.get_by_role("button", name="Share").wait_for()
+
+
+def test_the_tour_leads_through_the_pages(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, "?image=dream-1")
+    page.get_by_role("button", name="Tour").click()
+    for number, (name, title, _) in enumerate(CARDS, 1):
+        page.get_by_text(f"{number} of 5: {title}").wait_for()
+        wait_until(page, lambda name=name: state(page).page == name)
+        if number == 1:  # the page beside the card goes on working
+            drag(page, FACE, (5, 15), (5, 18))
+            wait_for_result(page, 0)
+        page.get_by_role("button", name="Next" if number < 5 else "Back").click()
+    page.get_by_text("4 of 5").wait_for()
+    assert page.locator("math").first.is_visible()
+    page.get_by_role("button", name="End the tour").click()
+    page.get_by_text("4 of 5").wait_for(state="hidden")
+    assert state(page).page == "contours"
