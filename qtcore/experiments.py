@@ -117,7 +117,8 @@ _SMALL = _DECAY | {"batch": 100, "learning_rate": 0.02, "decay_from": 0.2, "aver
 _NIPS = _DECAY | {"epochs": 200.0, "learning_rate": 0.003, "validate_every": 10}  # overfits soon
 RECIPES: dict[str, dict[str, Any]] = {
     "grbm/frey": _DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},
-    "grid/border-authors": _GRID | {"steps": 2500, "learning_rate": 0.008, "decay_from": 0.0, "warmup": 100},
+    # Ours was trained in two parts, 2,500 and 4,000 steps.
+    "grid/border-authors": _GRID | {"steps": 6500, "learning_rate": 0.008, "decay_from": 0.0, "warmup": 100},
     "grid/border-glyphs": _GRID | {"steps": 2500, "learning_rate": 0.008, "decay_from": 0.0, "warmup": 100},
     # Ours was trained in three parts, each from the last one's weights: 3,310 steps at the rate 0.05, 15,500 at 0.03 and
     # 20,000 at 0.015 (the last two falling to zero). In one part it was not tried.
