@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qtcore import DBM, RBM, GaussianRBM, GridMRF, data
+from qtcore import DBM, RBM, GaussianRBM, GridMRF, Query, data
 from qtcore.data import Dataset
 from qtcore.errors import UnknownNameError
 from qtcore.experiments import BINARY_SETS, EXPERIMENTS, named
@@ -97,3 +97,21 @@ def test_a_start_leaves_the_data_their_own_emission(tmp_path: Path) -> None:
     first, second = (dict(grids[name].named_parameters()) for name in grids)
     assert all(torch.equal(first[name], second[name]) for name in first if name.startswith("potentials"))
     assert [round(float(grid.emission[0]), 3) for grid in grids.values()] == [0.7, 0.6]  # type: ignore[index, arg-type]
+
+
+def test_an_rbm_becomes_the_lower_part_of_a_dbm(tmp_path: Path) -> None:
+    data = rows(5, 6, kind="binary")
+    torch.manual_seed(1)
+    rbm = replace(named("rbm/adult"), hidden=3).build(data)
+    with torch.no_grad():
+        for parameter in rbm.parameters():
+            parameter += 0.3
+    rbm.save(tmp_path / "rbm.safetensors")
+    dbm = replace(named("dbm/adult"), hidden=3, start=str(tmp_path / "rbm.safetensors")).build(data)
+    assert isinstance(dbm, DBM)
+    assert dbm.W2.abs().min() > 0  # begins at random, else nothing would tell its units apart
+    query = Query(data.train.float(), torch.arange(6).expand(5, 6) < 3)
+    torch.testing.assert_close(dbm(query).logits, rbm(query).logits, rtol=0.05, atol=0.01)
+    with torch.no_grad():
+        dbm.W2.zero_()
+    torch.testing.assert_close(dbm(query).logits, rbm(query).logits)

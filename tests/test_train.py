@@ -124,7 +124,11 @@ def test_a_training_starts_from_a_trained_model(run: Command, tmp_path: Path) ->
     assert (start["name"], start["settings"]["learning_rate"]) == (str(tmp_path / "first" / BEST), 0.003)
     said = run(*words[:-2], "--out", tmp_path / "second", "--resume").sentence
     assert "was begun with start = " in said
-    said = run("dbm/digits", *QUICK, "--out", tmp_path / "other", "--start", tmp_path / "first" / BEST).sentence
+    said = run("rbm/digits", *QUICK, "--out", tmp_path / "other", "--start", "dbm/digits").sentence
+    assert "is a DBM (" in said
+    assert "cannot start rbm/digits, a RBM (" in said
+    taller = ("dbm/digits", *QUICK, "--hidden", "4", "--start", tmp_path / "first" / BEST)
+    said = run(*taller, "--out", tmp_path / "other").sentence
     assert "is a RBM (" in said
     assert "cannot start dbm/digits, a DBM (" in said
     larger = ("rbm/digits", *QUICK, "--hidden", "4", "--start", tmp_path / "first" / BEST)
