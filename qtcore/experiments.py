@@ -125,7 +125,7 @@ _DECAY = {"schedule": "linear", "decay_from": 0.4, "averaging": 0.99, "learning_
 _GRID = {"schedule": "linear", "decay_from": 0.3, "learning_rate": 0.03, "averaging": 0.998, "batch": 10, "validate_every": 500}
 _SMALL = _DECAY | {"batch": 100, "learning_rate": 0.02, "decay_from": 0.2, "averaging": 0.995, "validate_every": 500}
 _UPON_RBM = _SMALL | {"learning_rate": 0.003, "decay_from": 0.0, "averaging": 0.998, "warmup": 200}
-_NIPS = _DECAY | {"epochs": 200.0, "learning_rate": 0.003, "validate_every": 10}  # overfits soon
+_NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "validate_every": 5}  # overfits soon, as DNA does
 RECIPES: dict[str, dict[str, Any]] = {
     "grbm/frey": _DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},
     # Ours was trained in two parts, 2,500 and 4,000 steps.
@@ -147,7 +147,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "dbm/adult": _SMALL | {"steps": 12000},
     "dbm/connect4": _SMALL | {"steps": 20000},
     "dbm/digits": _DECAY | {"epochs": 600.0},
-    "dbm/dna": _SMALL | {"steps": 12000},
+    "dbm/dna": _SMALL | {"steps": 1500, "averaging": 0.99, "validate_every": 50},
     "dbm/mushrooms": _SMALL | {"steps": 20000, "learning_rate": 0.005},
     "dbm/nips": _NIPS,
     "dbm/ocr_letters": _UPON_RBM | {"steps": 20000},
