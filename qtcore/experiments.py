@@ -124,7 +124,8 @@ EXPERIMENTS = _paper()
 _DECAY = {"schedule": "linear", "decay_from": 0.4, "averaging": 0.99, "learning_rate": 0.01, "validate_every": 100}
 _GRID = {"schedule": "linear", "decay_from": 0.3, "learning_rate": 0.03, "averaging": 0.998, "batch": 10, "validate_every": 500}
 _SMALL = _DECAY | {"batch": 100, "learning_rate": 0.02, "decay_from": 0.2, "averaging": 0.995, "validate_every": 500}
-_UPON_RBM = _SMALL | {"learning_rate": 0.003, "decay_from": 0.0, "averaging": 0.998, "warmup": 200}
+_LONG = _SMALL | {"learning_rate": 0.01, "decay_from": 0.0, "averaging": 0.998}
+_UPON_RBM = _LONG | {"learning_rate": 0.003, "warmup": 200}
 _NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "validate_every": 5}  # overfits soon, as DNA does
 RECIPES: dict[str, dict[str, Any]] = {
     "grbm/frey": _DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},
@@ -134,16 +135,16 @@ RECIPES: dict[str, dict[str, Any]] = {
     # Ours was trained in three parts, each from the last one's weights: 3,310 steps at the rate 0.05, 15,500 at 0.03 and
     # 20,000 at 0.015 (the last two falling to zero). In one part it was not tried.
     "grid/border": _GRID | {"steps": 38000},
-    "rbm/adult": _DECAY | {"epochs": 600.0},
+    "rbm/adult": _LONG | {"steps": 30000, "validate_every": 1000},
     "rbm/connect4": _SMALL | {"steps": 20000},
     "rbm/digits": _DECAY | {"epochs": 600.0},
     "rbm/dna": _DECAY | {"epochs": 1000.0, "validate_every": 50},
     "rbm/mushrooms": _DECAY | {"epochs": 1500.0},
     "rbm/nips": _NIPS,
     # Ours was trained in three parts: 20,000 steps at 0.02, 40,000 at 0.005 and 80,000 at 0.01. In one part it was not tried.
-    "rbm/ocr_letters": _SMALL | {"steps": 140000, "learning_rate": 0.01, "decay_from": 0.0, "averaging": 0.998},
+    "rbm/ocr_letters": _LONG | {"steps": 140000},
     "rbm/rcv1": _SMALL | {"steps": 12000},
-    "rbm/web": _SMALL | {"steps": 20000, "learning_rate": 0.01, "decay_from": 0.0, "averaging": 0.998},
+    "rbm/web": _LONG | {"steps": 20000},
     "dbm/adult": _SMALL | {"steps": 12000},
     "dbm/connect4": _SMALL | {"steps": 20000},
     "dbm/digits": _DECAY | {"epochs": 600.0},
