@@ -34,7 +34,7 @@ def closed(identity: str) -> None:
 
 
 def admitted(identity: str | None) -> bool:
-    """Whether this session is one of those that found room; without a server there is always room."""
+    """Whether it is one of those that found room; without a server there is always room."""
     return identity is None or identity in _open
 
 

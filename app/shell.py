@@ -89,21 +89,21 @@ class Shell:
             styles={"align-self": "center"},
             description=device.sentence or f"The layers run on {device.label}.",
         )
-        share = pmui.Button(
-            label="Share",
-            icon="link",
-            size="small",
-            variant="text",
-            margin=(0, 8),
-            sx={"color": "inherit", "whiteSpace": "nowrap"},
-        )
+        share, tour = header_button("Share", "link"), header_button("Tour", "explore")
+        tour.on_click(lambda event: self.tour.start())
         share.jscallback(clicks=COPY, args={})
         told = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
         return window(
-            header=[pn.HSpacer(), *told, badge, share, self.tour.button],
+            header=[pn.HSpacer(), *told, badge, share, tour],
             main=[self.tabs, self.tour.card],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
+
+
+def header_button(label: str, icon: str) -> pmui.Button:
+    """A button in the colour of the header's text."""
+    text = {"color": "inherit", "whiteSpace": "nowrap"}
+    return pmui.Button(label=label, icon=icon, size="small", variant="text", margin=(0, 8), sx=text)
 
 
 def window(**parts: Any) -> Viewable:

@@ -55,24 +55,19 @@ class Tour:
     def __init__(self, turn: Callable[[str], None]) -> None:
         self._turn = turn
         self._step = 0
-        self.button = pmui.Button(
-            label="Tour",
-            icon="explore",
-            size="small",
-            variant="text",
-            margin=(0, 8),
-            sx={"color": "inherit", "whiteSpace": "nowrap"},
-            on_click=lambda event: self._show(0),
-        )
         self._back = pmui.Button(label="Back", size="small", variant="text", on_click=lambda event: self._show(self._step - 1))
         self._next = pmui.Button(label="Next", size="small", on_click=lambda event: self._show(self._step + 1))
         self._end = pmui.Button(label="End the tour", size="small", variant="text", on_click=lambda event: self._close())
         self._title = pmui.Typography("", variant="h6", margin=(0, 0, 4, 0))
         self._text = sentences("", margin=0)
-        row = pmui.Row(self._back, self._next, self._end, margin=(4, 0, 0, -8))
-        self.card = pmui.Paper(
-            self._title, self._text, row, visible=False, elevation=8, width=420, styles=STYLES, sx=INSIDE, margin=0
-        )
+        self.card = pmui.Paper(visible=False, elevation=8, width=420, styles=STYLES, sx=INSIDE, margin=0)
+
+    def start(self) -> None:
+        """Show the first card."""
+        if not len(self.card):  # opening the app should not cost a tour
+            row = pmui.Row(self._back, self._next, self._end, margin=(4, 0, 0, -8))
+            self.card[:] = [self._title, self._text, row]
+        self._show(0)
 
     def _show(self, step: int) -> None:
         """Go to a card and its page; beyond the last one the tour ends."""

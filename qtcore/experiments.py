@@ -129,7 +129,7 @@ _UPON_RBM = _LONG | {"learning_rate": 0.003, "warmup": 200}
 _NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "validate_every": 5}  # overfits soon, as DNA does
 RECIPES: dict[str, dict[str, Any]] = {
     "grbm/frey": _DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},
-    # Ours was trained in two parts, 2,500 and 4,000 steps.
+    # Ours was trained in two parts, 2,500 and 4,000 steps. In one part it was not tried.
     "grid/border-authors": _GRID | {"steps": 6500, "learning_rate": 0.008, "decay_from": 0.0, "warmup": 100},
     "grid/border-glyphs": _GRID | {"steps": 2500, "learning_rate": 0.008, "decay_from": 0.0, "warmup": 100},
     # Ours was trained in three parts, each from the last one's weights: 3,310 steps at the rate 0.05, 15,500 at 0.03 and
