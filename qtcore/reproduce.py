@@ -164,9 +164,8 @@ def main() -> int:
         if command.table in (name, "all"):
             text = markdown(name, records)
             write_atomically(results / f"{name}.md", text + "\n")
+            plot(name, records, results / f"{name}.png")
             print(text + "\n")
-    if command.table in ("table1", "all"):
-        plot(records, results / "table1.png")
     if any(record["method"] == "advil" for record in records):
         plot_courses(records, results / "advil.png")
     write_atomically(results / "summary.md", summary(records))

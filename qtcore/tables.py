@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from qtcore.files import write_atomically
@@ -12,9 +13,16 @@ TITLES = {"adult": "Adult", "connect4": "Conn4", "digits": "Digits", "dna": "DNA
 TITLES |= {"ocr_letters": "OCR", "rcv1": "RCV1", "web": "Web"}
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
 NAMES |= {"image-gaussian": "one Gaussian per image", "pixel-gaussian": "one Gaussian per pixel", "random": "random guess"}
+MARKERS = {"QT": "oC0", "PCD-BP": "sC1", "AdVIL-BP": "^C2", "uniform queries": "oC0", "5×5 patches": "sC1"}
+"""Shape and colour of a column in a plot."""
 MISSING = "not yet trained"
 NOT_SAMPLED = "not sampled"
 NOT_COMPARABLE = "not comparable"
+ERRORS = (
+    "± ours: standard error of the mean, over runs where there are several, else over draws of the "
+    "queries (Frey) or test samples. "
+    "± the paper's: standard deviation of the mean, from its supplement."
+)
 Record = dict[str, Any]
 
 
@@ -31,12 +39,24 @@ class Compared(NamedTuple):
     def difference(self) -> float | None:
         return None if self.ours is None or self.paper is None else self.ours[0] - self.paper.mean
 
+    @property
+    def printed(self) -> str:
+        """The paper's figure, with its error where the supplement has one."""
+        if self.paper is None:
+            return "–"
+        text = f"{self.paper.mean:.{self.digits}f}"
+        return text if self.paper.error is None else f"{text} ± {self.spread(self.paper.error)}"
+
+    def spread(self, error: float) -> str:
+        """An error with one more decimal than its mean; where that leaves nothing, its first digit."""
+        return f"{error:.{self.digits + 1}f}" if error >= 0.5 * 10 ** -(self.digits + 1) else f"{error:.1g}"
+
     def __str__(self) -> str:
         """As Markdown."""
-        printed = "–" if self.paper is None else f"{self.paper.mean:.{self.digits}f}"
+        printed = self.printed
         if self.ours is None:
             return f"{self.verdict} (paper {printed})"
-        text = f"**{self.ours[0]:.{self.digits}f}** ± {self.ours[1]:.{self.digits}f}"
+        text = f"**{self.ours[0]:.{self.digits}f}** ± {self.spread(self.ours[1])}"
         text += f" ({self.ours[2]} runs)" if self.ours[2] > 1 else ""
         if self.difference is None:
             return text
@@ -174,7 +194,7 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    below = budgets(records, name)
+    below = [ERRORS, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(course) for _, course, _ in courses(records, name)):
         below.append("[How AdVIL went](advil.png): validation NCE against the paper's figure.")
     return "\n".join([*lines, *below])
@@ -258,26 +278,43 @@ def _pyplot() -> Any:
     return plt
 
 
-def plot(records: list[Record], path: Path) -> None:
-    """Table 1 as dots: ours against the paper's, by dataset."""
+def panels(name: str, records: list[Record]) -> list[Table]:
+    """A group of tables as one table for each panel of its plot: what shares an axis, without Gibbs and the random guess."""
+    found = []
+    for table in TABLES[name][1](records):
+        rows = [row for row in table.rows if all(isinstance(cell, Compared) for cell in row.cells)]
+        if name == "grid":  # IoU and NCE have no axis in common
+            for place, column in enumerate(table.columns):
+                found.append(Table(column, ["QT"], [Row(row.title, [row.cells[place]], row.records) for row in rows]))
+            continue
+        shown = [place for place, column in enumerate(table.columns) if not column.endswith("-Gibbs")]
+        columns = [table.columns[place] for place in shown]
+        kept = [Row(row.title, [row.cells[place] for place in shown], row.records) for row in rows]
+        found.append(Table(f"{table.title}: NCE in bits".lstrip(": "), columns, kept))
+    return found
+
+
+def plot(name: str, records: list[Record], path: Path) -> None:
+    """A group of tables as dots: ours filled, the paper's open, one line for each row."""
     plt = _pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
-    styles = {"qt": ("o", "C0"), "pcd-bp": ("s", "C1"), "advil-bp": ("^", "C2")}
-    for ax, model in zip(axes, ("rbm", "dbm"), strict=True):
-        for method, (marker, colour) in styles.items():
-            for place, dataset in enumerate(DATASETS):
-                chosen, part = _chosen(records, "table1", method, model=model, dataset=dataset)
-                ours, printed = mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset))
-                if printed is not None:
-                    ax.plot(place - 0.12, printed.mean, marker, color=colour, fillstyle="none")
-                if ours is not None:
-                    ax.plot(place + 0.12, ours[0], marker, color=colour)
-        ax.set_xticks(range(len(DATASETS)), [TITLES[dataset] for dataset in DATASETS], rotation=45)
-        ax.set_title(f"{model.upper()}: NCE in bits")
+    shown = panels(name, records)
+    height = 1.3 + 0.36 * len(shown[0].rows)
+    figure, axes = plt.subplots(1, len(shown), figsize=(5.5 * len(shown) + 1, height), sharey=True, squeeze=False)
+    for ax, table in zip(axes[0], shown, strict=True):
+        for line, row in enumerate(table.rows):
+            for column, cell in zip(table.columns, row.cells, strict=True):
+                assert isinstance(cell, Compared)
+                for found, y, fill in ((cell.paper, line - 0.12, "none"), (cell.ours, line + 0.12, "full")):
+                    if found is not None:
+                        ax.errorbar(found[0], y, xerr=found[1], fmt=MARKERS[column], fillstyle=fill)
+        ax.set_yticks(range(len(table.rows)), ["\n".join(wrap(row.title, 36)) for row in table.rows])
+        ax.set_ylim(len(table.rows) - 0.5, -0.5)
+        ax.set_title(table.title)
         ax.grid(alpha=0.3)
-    handles = [plt.Line2D([], [], marker=m, color=c, linestyle="", label=NAMES[name]) for name, (m, c) in styles.items()]
-    handles += [plt.Line2D([], [], marker="o", color="k", linestyle="", fillstyle="none", label="paper (open)")]
-    axes[0].legend(handles=handles, fontsize=8)
+        for column in table.columns:
+            ax.plot([], [], MARKERS[column], label=column)
+        ax.plot([], [], "o", color="k", fillstyle="none", label="paper (open)")
+        ax.legend(fontsize=8)
     figure.tight_layout()
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
     plt.close(figure)

@@ -44,6 +44,36 @@ def test_a_difference_is_called_by_its_name(ours: float, verdict: str) -> None:
     assert verdict in str(tables.comparison((ours, 0.001, 1), Printed(0.167)))
 
 
+def test_errors_are_shown_with_one_more_decimal() -> None:
+    """The supplement's standard deviations of the mean beside the paper's figures, our own beside ours."""
+    assert str(tables.comparison((0.16, 0.0012, 3), Printed(0.167, 3.26e-4))) == (
+        "**0.160** ± 0.0012 (3 runs); paper 0.167 ± 0.0003, -0.007 better"
+    )
+    assert "paper 0.778 ± 2e-05," in str(tables.comparison((0.776, 0.0024, 1), Printed(0.778, 2.22e-5)))
+    assert str(tables.comparison(None, Printed(0.5, 0.01))) == "not yet trained (paper 0.500 ± 0.0100)"
+    text = tables.markdown("table1", [])
+    assert all(f"{printed.mean:.3f} ± " in text for printed in TABLE_1.values())
+    assert "standard deviation of the mean, from its supplement" in text
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_plots(name: str, tmp_path: Path) -> None:
+    """A plot of each group of tables, also when nothing was computed yet; what has no axis in common has panels of its own."""
+    assert [table.title for table in tables.panels(name, [])] == {
+        "table1": ["RBM: NCE in bits", "DBM: NCE in bits"],
+        "frey": ["NCE in bits"],
+        "grid": ["IoU % (higher is better)", "NCE in nats (lower is better)"],
+    }[name]
+    ours = [record("qt", "rbm", "adult", bp=0.1), record("qt", "grbm", "frey", uniform=1.5, patches=1.4)]
+    ours.append(record("qt", "grid", "border", iou=97.0, nce=0.03, iou_framed=96.0, nce_framed=0.04))
+    pictures = []
+    for records in ([], ours):
+        tables.plot(name, records, tmp_path / "plot.png")
+        with Image.open(tmp_path / "plot.png") as picture:
+            pictures.append(picture.tobytes())
+    assert pictures[0] != pictures[1]
+
+
 def test_what_is_missing_or_not_comparable_says_so() -> None:
     assert "not yet trained" in str(tables.comparison(None, Printed(0.1)))
     text = tables.markdown("table1", [record("qt", "rbm", "rcv1", source="stand-in", bp=0.4)])

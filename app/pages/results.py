@@ -14,7 +14,7 @@ from panel.viewable import Viewable
 from app.components.source import FOLDER
 from app.shell import Shell
 from qtcore.models.base import checkpoint_folder
-from qtcore.tables import MISSING, NOT_COMPARABLE, NOT_SAMPLED, TABLES, Compared, Record, Row, Table, budgets
+from qtcore.tables import ERRORS, MISSING, NOT_COMPARABLE, NOT_SAMPLED, TABLES, Compared, Record, Row, Table, budgets
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ def cell(found: Compared | str) -> str:
     """Our figure above, the paper's and the verdict below."""
     if isinstance(found, str):
         return f"<td><small>{escape(found)}</small></td>"
-    printed = "" if found.paper is None else f"paper {found.paper.mean:.{found.digits}f}"
+    printed = "" if found.paper is None else f"paper {found.printed}"
     if found.ours is None:
         note = f"<small>{printed or 'not in the paper'}</small>"
         return f'<td data-verdict="{found.verdict}"><span>{found.verdict}</span>{note}</td>'
     mean, error, runs = found.ours
-    own = f"<b>{mean:.{found.digits}f}</b> ± {error:.{found.digits}f}" + (f" ({runs} runs)" if runs > 1 else "")
+    own = f"<b>{mean:.{found.digits}f}</b> ± {found.spread(error)}" + (f" ({runs} runs)" if runs > 1 else "")
     if found.verdict in ("better", "worse", "same"):
         printed += f", <em>{found.difference:+.{found.digits}f} {MARKS[found.verdict]} {found.verdict}</em>"
     elif found.verdict:
@@ -203,7 +203,7 @@ def html(records: list[Record]) -> str:
     """The whole page."""
     groups = {name: make(records) for name, (_, make) in TABLES.items()}
     parts = [
-        "<p>Large: ours on the test set, ± the standard error; small: the paper's figure and the difference. In the plots "
+        f"<p>Large: ours on the test set; small: the paper's figure and the difference. {ERRORS} In the plots "
         "filled marks are ours and open ones the paper's. <code>python -m qtcore.reproduce all --evaluate-only</code> scores "
         "the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
