@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 import qtcore
+from app import engine
 from app.colours import tables
 from qtcore.data.border import CONTOUR, IN, add_noise, border_labels
 from qtcore.data.glyphs import draw_glyph
+from qtcore.models.base import Layer
 from qtcore.models.grid import GridMRF
 
 N_DIGITS, SEED = 16, 7
@@ -52,6 +54,12 @@ def colours(directions: NDArray[np.float64]) -> list[list[int]]:
     return [[int(part) for part in colour] for colour in mixed.round()]
 
 
+def _last_layer(model: GridMRF, query: qtcore.Query) -> Layer:
+    with torch.inference_mode():
+        *_, last = model.layers(query)
+    return last
+
+
 @functools.lru_cache(maxsize=8)
 def clone_colours(model: GridMRF) -> list[list[int]]:
     """The colours of a model's clones, measured once (about a second)."""
@@ -60,9 +68,8 @@ def clone_colours(model: GridMRF) -> list[list[int]]:
     labels = border_labels(torch.from_numpy(np.stack([draw_glyph(digit % 10, rng) for digit in range(N_DIGITS)])))
     noisy = add_noise(labels, seed=SEED).float().to(model.device)
     clone, won = [], []
-    with torch.inference_mode():
-        for part in noisy.split(4):
-            *_, last = model.layers(qtcore.Query(part, torch.ones_like(part)))
-            clone.append(last.hidden.probs[..., :n_clones].argmax(-1).cpu())  # type: ignore[attr-defined]
-            won.append(last.marginals.probs.argmax(-1).cpu() == CONTOUR)  # type: ignore[attr-defined]
+    for part in noisy.split(4):
+        last = engine.in_pool(_last_layer, model, qtcore.Query(part, torch.ones_like(part)))
+        clone.append(last.hidden.probs[..., :n_clones].argmax(-1).cpu())  # type: ignore[attr-defined]
+        won.append(last.marginals.probs.argmax(-1).cpu() == CONTOUR)  # type: ignore[attr-defined]
     return colours(sides(torch.cat(clone).numpy(), labels.numpy(), torch.cat(won).numpy(), n_clones))

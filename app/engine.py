@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,6 +23,7 @@ from qtcore.models.base import Layer, Model
 from qtcore.query import Query
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SLICE = 0.02
 """Seconds of layers between two chances to give up a run (or to let another user's run go on)."""
@@ -146,14 +148,21 @@ def _one_thread() -> None:
 pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2), thread_name_prefix="qtcore-app", initializer=_one_thread)
 
 
+def in_pool(function: Callable[..., T], *arguments: Any) -> T:
+    """A call in a thread of the pool, with one thread for its tensors. The caller waits: not from within the pool."""
+    return pool.submit(function, *arguments).result()
+
+
 def compute(header: Header, runs: Sequence[Run]) -> bytes:
     """All frames of all runs at once: for the first picture of a page, and for tests."""
-    traces = []
-    for run in runs:
-        progress = Progress(run)
-        progress.advance(float("inf"))
-        traces.append(progress.trace)
-    return pack(header, traces)
+
+    def traces() -> list[Trace]:
+        progresses = [Progress(run) for run in runs]
+        for progress in progresses:
+            progress.advance(float("inf"))
+        return [progress.trace for progress in progresses]
+
+    return pack(header, in_pool(traces))
 
 
 async def stream(header: Header, runs: Sequence[Run]) -> AsyncIterator[bytes]:

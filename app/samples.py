@@ -80,4 +80,4 @@ def samples(dataset: str) -> Samples:
         log.info("no %s: %s", dataset, error)
     name = engine.first_available(*(f"{kind}/{dataset}" for kind in KINDS))
     assert name is not None, "only datasets with a model are offered"
-    return Samples(dataset, "dream", "Dreamed up by the model", dream_records(engine.model(name), N_SHOWN))
+    return Samples(dataset, "dream", "Dreamed up by the model", engine.in_pool(dream_records, engine.model(name), N_SHOWN))

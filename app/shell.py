@@ -11,6 +11,7 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from app import engine
+from app.components import Address
 from app.state import PAGES, State
 from app.tour import Tour
 
@@ -46,6 +47,7 @@ class Shell:
             margin=0,
         )
         self.tour = Tour(self.show)
+        self.address = Address()
         self._fill(self.active)
         self.tabs.param.watch(self._turn, "active")
 
@@ -56,9 +58,7 @@ class Shell:
             self._show_address()
 
     def _show_address(self) -> None:
-        location = pn.state.location
-        if location is not None and pn.state.curdoc is not None:
-            location.search = self.states[self.active].to_query()
+        self.address.query = self.states[self.active].to_query()
 
     def show(self, page: str) -> None:
         """Turn to a page."""
@@ -95,7 +95,7 @@ class Shell:
         told = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
         return window(
             header=[pn.HSpacer(), *told, badge, share, tour],
-            main=[self.tabs, self.tour.card],
+            main=[self.address, self.tabs, self.tour.card],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
 
@@ -126,7 +126,7 @@ def guarded(make: Callable[[], Viewable]) -> Viewable:
         return make()
     except Exception:
         log.exception("a page could not be made")
-        return pmui.Alert("This page cannot be shown; the others go on working.", alert_type="error", margin=16)
+        return pmui.Alert("This page cannot be shown; the others go on working.", severity="error", margin=16)
 
 
 def refusal() -> Viewable:

@@ -77,11 +77,11 @@ class State:
     def from_query(cls, query: str) -> "State":
         """From the part of an address after the question mark; unknown or oversized parameters are ignored."""
         known = {each.name for each in fields(cls)}
-        found = {
-            key: value
-            for key, value in parse_qsl(query.lstrip("?"), max_num_fields=64)
-            if key in known and len(value) <= MAX_TEXT
-        }
+        try:
+            given = parse_qsl(query.lstrip("?"), max_num_fields=64)
+        except ValueError:  # more than that did not come from us
+            given = []
+        found = {key: value for key, value in given if key in known and len(value) <= MAX_TEXT}
         state = cls(**found)
         return state if state.page in PAGES else replace(state, page=PAGES[0])
 

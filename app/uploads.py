@@ -33,6 +33,8 @@ def read_image(data: bytes) -> Image.Image:
                 raise UploadError(f"The picture has {width} × {height} pixels; up to {MAX_PIXELS // 10**6} million are read.")
             image.load()
             upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+                upright = Image.fromarray((np.asarray(upright, np.float32) / 257).round().clip(0, 255).astype(np.uint8))
             flat = Image.new("RGBA", upright.size, "white")
             flat.alpha_composite(upright.convert("RGBA"))
             return flat.convert("L")

@@ -1,8 +1,9 @@
 """Parts of a page that are drawn in the browser: each a Python class with its JavaScript beside it."""
 
+from app.components.address import Address
 from app.components.choices import Choices, Gallery, Knobs, Upload
 from app.components.painter import Painter, decode_packet
 from app.components.player import Player
 from app.components.record import Record
 
-__all__ = ["Choices", "Gallery", "Knobs", "Painter", "Player", "Record", "Upload", "decode_packet"]
+__all__ = ["Address", "Choices", "Gallery", "Knobs", "Painter", "Player", "Record", "Upload", "decode_packet"]

@@ -89,13 +89,28 @@ function makeClock({at, last, put, move, wait}) {
     }, wait())
   }
   function stop() { clearTimeout(timer); timer = null; look("play", "Play the layers (space)") }
-  function key(event) {
+  function key(event, target) { // unless the focus is where the key has another use
+    const used = target instanceof Element && (target.matches("select, textarea, input:not([aria-label=layer])") || (target.matches("button") && event.key === " "))
+    if (used || event.ctrlKey || event.metaKey || event.altKey) return
     const acts = {" ": toggle, ArrowLeft: () => move(at() - 1), ArrowRight: () => move(at() + 1), Home: () => move(0), End: () => move(Infinity)}
     if (!Object.hasOwn(acts, event.key)) return
     acts[event.key]()
     event.preventDefault()
   }
   return {face, stop, key, get running() { return timer !== null }}
+}
+
+// Keys go to `act(event, target)`: those pressed inside `root`, or wherever the focus is when `wide`, as on a page of our own
+// (but not in a notebook, where others need them). A tab needs its arrows itself.
+function hearKeys(model, root, wide, act) {
+  const hear = (event) => {
+    const target = event.composedPath()[0]
+    if (event.defaultPrevented || !root.getClientRects().length || (target instanceof Element && target.closest("[role=tab]"))) return
+    act(event, target)
+  }
+  const where = wide ? document : root
+  where.addEventListener("keydown", hear)
+  model.on("remove", () => where.removeEventListener("keydown", hear))
 }
 
 // Whether the text around us is light, that is, whether the page is dark.

@@ -2,7 +2,7 @@
 
 export function render({model, el}) {
   let data = JSON.parse(model.data), follow = model.layer < 0, cursor = model.layer, night = false
-  let inFlight = 0, sentAt = 0, waiting = null
+  let inFlight = 0, sentAt = 0, waiting = null, unanswered = [] // the last: numbers of messages sent by hand
   const limits = model.limits
   const last = () => data.messages.length - 1
 
@@ -21,7 +21,11 @@ export function render({model, el}) {
       const [i] = numbers, seen = data.evidence[i]
       if (i >= data.visible) tell("select", 0, i)
       else tell("evidence", i, seen === -1 ? 1 : seen === 1 ? 0 : -1)
-    } else if (action === "send") { clock.stop(); graph.pulse(numbers[0]); follow = true; tell("send", numbers[0], cursor) }
+    } else if (action === "send") { // after those that are still on their way
+      clock.stop(); graph.pulse(numbers[0]); follow = true
+      tell("send", numbers[0], unanswered.length ? (data.hand >= 0 ? cursor : 0) + unanswered.length : cursor)
+      unanswered.push(inFlight)
+    }
     else tell(action, ...numbers)
   }
 
@@ -125,7 +129,7 @@ export function render({model, el}) {
     bar.firstChild.style.width = `${100 * progress}%`; bar.classList.toggle("on", running)
     const number = (score, k, digits) => score ? fixed(score[k], digits) : "–"
     const row = (label, title, k, digits, higher) => {
-      const better = before && after && Math.abs(after[k] - before[k]) > 5e-4 ? (after[k] > before[k]) === higher ? "better" : "worse" : ""
+      const better = before && after && number(before, k, digits) !== number(after, k, digits) ? (after[k] > before[k]) === higher ? "better" : "worse" : ""
       return node("tr", {title}, node("th", {text: label}), node("td", {text: number(before, k, digits), "data-score": `before-${k}`}), node("td", {class: better, text: number(after, k, digits) + (better ? better === "better" ? " ✓" : " ✗" : ""), "data-score": `after-${k}`}))
     }
     sides.forEach((each, k) => { each.disabled = k === 1 && !after; each.setAttribute("aria-pressed", String(data.shown === k)) })
@@ -146,13 +150,7 @@ export function render({model, el}) {
   // ------------------------------------------------------------------ events
   slider.addEventListener("input", () => { clock.stop(); cursor = Math.min(Number(slider.value), last()); follow = cursor === last(); draw() })
   slider.addEventListener("change", () => move(Number(slider.value)))
-  const keys = (event) => {
-    const target = event.composedPath()[0]
-    if (!root.isConnected || !root.getClientRects().length || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
-    if (target instanceof HTMLElement && (target.matches("select, textarea, input:not([data-knob=layer])") || target.closest("[role=tab]") || (target.matches("button") && event.key === " "))) return
-    clock.key(event)
-  }
-  document.addEventListener("keydown", keys)
+  hearKeys(model, root, true, clock.key)
   model.on("data", () => {
     const next = JSON.parse(model.data)
     const switched = next.graph !== data.graph || (next.hand >= 0) !== (data.hand >= 0)
@@ -161,6 +159,7 @@ export function render({model, el}) {
     if (follow && !clock.running) cursor = last()
     cursor = Math.min(cursor, last())
     if (data.seq >= inFlight) inFlight = 0
+    unanswered = unanswered.filter((seq) => seq > data.seq)
     draw()
     if (!inFlight && waiting) tell(...waiting)
   })
@@ -168,7 +167,7 @@ export function render({model, el}) {
   model.on("layer", () => { const wanted = model.layer < 0 ? last() : Math.min(model.layer, last()); if (wanted !== cursor && !clock.running) { follow = model.layer < 0; cursor = wanted; draw() } })
   const tellNotice = () => { notice.textContent = model.notice; notice.hidden = !model.notice }
   model.on("notice", tellNotice)
-  model.on("remove", () => { clock.stop(); document.removeEventListener("keydown", keys) })
+  model.on("remove", clock.stop)
   watchTheme(dark)
   cursor = follow ? last() : Math.min(Math.max(0, cursor), last())
   draw(); dark(); tellNotice()

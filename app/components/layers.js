@@ -27,9 +27,9 @@ function valueAt(data, run, layer, name, i) {
 
 // The curve of one quantity over the layers, with its value at the cursor beside the title.
 function curve({spec, heading, body}, data, deck, width) {
-  const values = data.runs[0].curves[spec.curve] ?? [], now = values.length ? values[Math.min(deck.cursor, values.length - 1)] : null
+  const now = data.runs.map((run) => run.curves[spec.curve] ?? []).map((values) => values[Math.min(deck.cursor, values.length - 1)] ?? null)
   heading.title = spec.explain ?? spec.title
-  heading.replaceChildren(spec.title, node("small", {text: now === null ? "" : ` · ${pretty(now)}`}))
+  heading.replaceChildren(spec.title, node("small", {text: now.every((each) => each === null) ? "" : ` · ${now.map(pretty).join(" | ")}`}))
   const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: run.curves[spec.curve] ?? []}))
   if (!series.some((each) => each.values.some((v) => v !== null))) { nothing(body, data.without?.[spec.curve] ?? "Not known for this picture."); return }
   plot(body, series, {...spec, baseline: data.baselines[spec.curve], total: deck.total(), cursor: deck.cursor, width, names: data.runs.length > 1, move: deck.move})
@@ -75,15 +75,10 @@ function makeDeck(model, shown, draw, ...extras) {
     where.textContent = `layer ${cursor} / ${total()}`
     root.dataset.layer = String(cursor); root.dataset.seq = String(shown().seq); root.dataset.done = String(last() >= total())
   }
-  function keys(event) {
-    if (event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey || event.altKey) return
-    if (event.target instanceof HTMLButtonElement && event.key === " ") return
-    clock.key(event)
-  }
   slider.addEventListener("input", () => { clock.stop(); aim(Number(slider.value)); draw() })
   slider.addEventListener("change", () => move(goal)) // perhaps a layer that is still to come
   model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
   model.on("remove", clock.stop)
   if (shown()) aim(follow ? Infinity : model.layer)
-  return {controls, keys, total, last, move, arrived, show, get cursor() { return cursor }}
+  return {controls, keys: clock.key, total, last, move, arrived, show, get cursor() { return cursor }}
 }

@@ -18,7 +18,7 @@ const DEPTH = 100 // strokes that can be undone
 export function render({model, el}) {
   const H = model.height_px, W = model.width_px, N = H * W
   let image = new Uint8Array(N), mask = new Uint8Array(N).fill(255)
-  let past = [], future = [], before = null, scale = 1, hover = null, start = null, last = null, stroke = null
+  let past = [], future = [], before = null, finger = null, scale = 1, hover = null, start = null, last = null, stroke = null
   let tool = model.drawable ? "pencil" : "brush", size = model.drawable ? 1 : 3, opacity = 100
 
   const root = node("div", {class: "qt painter"})
@@ -128,6 +128,7 @@ export function render({model, el}) {
 
   const snapshot = () => ({image: image.slice(), mask: mask.slice()})
   const same = (a, b) => a.every((value, i) => value === b[i])
+  const changed = (old) => !same(old.mask, mask) || (model.drawable && !same(old.image, image)) // which picture it is, is Python's affair
   function keep(old) {
     past.push(old); if (past.length > DEPTH) past.shift()
     future = []
@@ -141,21 +142,23 @@ export function render({model, el}) {
     model.packet = packet.buffer
   }
   function finish(old) { // after a stroke: remember it and tell the server, if it changed anything
-    if (same(old.mask, mask) && same(old.image, image)) return
+    if (!changed(old)) return
     keep(old); draw(); send()
   }
   function whole(change) { const old = snapshot(); change(); finish(old) }
   function go(from, to) {
-    if (!from.length) return
+    if (!from.length || before) return // not in the middle of a stroke
     to.push(snapshot())
     const state = from.pop()
-    image = state.image; mask = state.mask
+    mask = state.mask
+    if (model.drawable) image = state.image
     draw(); send()
   }
   const undo = () => go(past, future), redo = () => go(future, past)
 
   stage.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 && event.button !== 2) return
+    if ((event.button !== 0 && event.button !== 2) || before) return // one finger paints
+    finger = event.pointerId
     event.preventDefault(); stage.focus({preventScroll: true}); stage.setPointerCapture(event.pointerId)
     before = snapshot()
     const rubbing = event.button === 2 || event.ctrlKey
@@ -166,6 +169,7 @@ export function render({model, el}) {
     plan(draw)
   })
   stage.addEventListener("pointermove", (event) => {
+    if (before && event.pointerId !== finger) return
     const events = before && event.getCoalescedEvents ? event.getCoalescedEvents() : []
     for (const each of events.length ? events : [event]) {
       hover = place(each)
@@ -174,7 +178,7 @@ export function render({model, el}) {
     plan(before ? draw : overlay)
   })
   const end = (event) => {
-    if (!before) return
+    if (!before || event.pointerId !== finger) return
     if (start) {
       const [x, y, w, h] = box(start, hover)
       if (event.type === "pointerup") for (let b = 0; b < h; b++) for (let a = 0; a < w; a++) set(x + a, y + b)
@@ -187,7 +191,8 @@ export function render({model, el}) {
   stage.addEventListener("pointercancel", end)
   stage.addEventListener("pointerleave", () => { if (!before) { hover = null; plan(overlay) } })
   stage.addEventListener("contextmenu", (event) => event.preventDefault())
-  root.addEventListener("keydown", (event) => {
+  hearKeys(model, root, model.whole_page, (event, target) => {
+    if (target instanceof Element && target.matches("select, textarea, input:not([type=range])")) return
     const key = event.key.toLowerCase(), control = event.ctrlKey || event.metaKey
     if (control && key === "z") { event.shiftKey ? redo() : undo() }
     else if (control && key === "y") redo()
@@ -200,19 +205,20 @@ export function render({model, el}) {
     else if (key === "d" && model.drawable) choose("pencil")
     else if (key === "i") whole(() => { for (let i = 0; i < N; i++) mask[i] = 255 - mask[i] })
     else return
-    event.preventDefault(); event.stopPropagation()
+    event.preventDefault()
   })
 
   function take(first) { // what Python gives: u32 serial number, image, mask
     const given = bytesOf(model.given)
     if (given.length !== 4 + 2 * N) return
-    if (!first) keep(snapshot())
+    const old = snapshot()
     image = given.slice(4, 4 + N); mask = given.slice(4 + N)
     const packet = bytesOf(model.packet) // what was painted since; empty when Python gave something later
     if (first && packet.length === 4 + (model.drawable ? 2 : 1) * N) {
       mask = packet.slice(4, 4 + N)
       if (model.drawable) image = packet.slice(4 + N)
     }
+    if (!first && changed(old)) keep(old)
     draw()
   }
   take(true); choose(tool); layout()

@@ -53,6 +53,7 @@ class Painter(JSComponent):
     title = param.String(default="What the model sees")
     scale = param.Integer(default=0, bounds=(0, 64), doc="Screen pixels per image pixel; 0 lets the window decide.")
     columns = param.Integer(default=4, bounds=(1, 8), doc="Pictures that share the window's width.")
+    whole_page = param.Boolean(default=False, doc="Whether its keys work wherever the focus is.")
     given = param.Bytes(default=b"", doc="From Python: u32 serial number, image, weights.")
     packet = param.Bytes(default=b"", doc="From the browser: u32 stroke number, weights, and the drawing if there is one.")
 

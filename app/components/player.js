@@ -104,7 +104,7 @@ export function render({model, el}) {
     context.putImageData(image, 0, 0)
   }
 
-  const inside = (place) => place && place[0] >= 0 && place[1] >= 0 && place[0] < data.height && place[1] < data.width
+  const inside = (place) => place && place.every(Number.isInteger) && place[0] >= 0 && place[1] >= 0 && place[0] < data.height && place[1] < data.width
   function marks() {
     for (const {mark} of pictures) {
       const context = mark.getContext("2d")
@@ -150,7 +150,8 @@ export function render({model, el}) {
     const i = pixel[0] * data.width + pixel[1], truth = truthAt(i), all = (run, name) => Array.from({length: run.count}, (_, k) => value(run, k, name, i))
     heading.title = `The marginal of the pixel in row ${pixel[0]}, column ${pixel[1]} after each layer`
     const known = truth === null ? "" : ` · truth ${model.inspector === "labels" ? ["CONTOUR", "OUT", "IN"][truth] : pretty(truth)}`
-    heading.replaceChildren(`Pixel (${pixel[0]}, ${pixel[1]})`, node("small", {text: known}))
+    const whose = model.inspector === "labels" && data.runs.length > 1 ? ` · ${data.runs[0].label}` : ""
+    heading.replaceChildren(`Pixel (${pixel[0]}, ${pixel[1]})`, node("small", {text: whose + known}))
     if (model.inspector === "labels") {
       const run = data.runs[0], c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
       const series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) => ({label: key.toUpperCase(), colour: LABEL_LINES[key], values}))
@@ -187,7 +188,7 @@ export function render({model, el}) {
     setTimeout(() => URL.revokeObjectURL(address), 10000)
   }
 
-  root.addEventListener("keydown", deck.keys)
+  hearKeys(model, root, model.whole_page, deck.keys)
   maps.addEventListener("click", () => root.focus({preventScroll: true}))
 
   model.on("frames", () => {

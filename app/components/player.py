@@ -64,6 +64,7 @@ class Player(JSComponent):
     pixel = param.List(default=[])
     scale = param.Integer(default=0, bounds=(0, 64))
     columns = param.Integer(default=4, bounds=(1, 8))
+    whole_page = param.Boolean(default=False, doc="Whether its keys work wherever the focus is.")
     tables = param.Dict(default=colours.packed())
     gif = param.Bytes(default=b"", doc="u32 serial number and the file, once it was asked for.")
     gif_wanted = param.Integer(default=0)

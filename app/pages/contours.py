@@ -39,8 +39,14 @@ LAYERS = (5, 30)
 """Other numbers of layers to compare with."""
 N_SHOWN = 10
 SEED = 4  # of the glyphs in the gallery
+MAX_MADE = 200
+"""Noisy digits that are known again; the painter can undo 100 strokes."""
 UNKNOWN = "The truth of a drawing is not known."
 NO_MODEL = "No trained grid model is shipped with this version: what you see is the untrained one."
+
+
+Noise = tuple[float, int, int]
+"""The missing fraction, spurious strokes, and the seed."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class ContoursPage(PicturePage):
         self.comparison = Comparison(name, LAYERS, state.compare, self.refresh, LEFT)
         self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
         self.labels: Tensor | None = None
+        self.made: dict[bytes, tuple[str, int, Noise]] = {}
         drawing = self._from_address(state.image, state.pixels)
         mask = restored_mask(state.mask, SHAPE, np.full(SHAPE, 255, np.uint8))
         painter = Painter(drawing, mask, drawable=True, title="What the model sees", margin=0)
@@ -111,7 +118,6 @@ class ContoursPage(PicturePage):
             **restored_look(state, SHAPE, [12, 15]),
         )
         super().__init__(shell, painter, player)
-        self.given = drawing  # what the noise made; a canvas that differs from it is a drawing of the user's
         shown = self._shown
         self.gallery = Gallery(thumbnails(shown.labels), heading=shown.heading, width=LEFT, margin=0, zoom=1)
         self.gallery.selected = self.number
@@ -151,9 +157,14 @@ class ContoursPage(PicturePage):
         return self._noisy()
 
     def _noisy(self) -> Bytes:
+        """The chosen digit with noise, which is known again when it comes back (by undo)."""
         assert self.labels is not None
         missing, strokes, seed = self.noise
-        return (add_noise(self.labels, missing, strokes, seed).numpy() * 255).astype(np.uint8)
+        noisy = (add_noise(self.labels, missing, strokes, seed).numpy() * 255).astype(np.uint8)
+        self.made[noisy.tobytes()] = (self.source, self.number, self.noise)
+        while len(self.made) > MAX_MADE:
+            self.made.pop(next(iter(self.made)))
+        return noisy
 
     def _drawn(self) -> None:
         """From now on the picture is the user's own, and the truth is not known."""
@@ -170,14 +181,19 @@ class ContoursPage(PicturePage):
         return self.pick(self.digits[0].key, min(2, len(self.digits[0].labels) - 1))
 
     def on_stroke(self) -> None:
-        if self.labels is not None and (self.painter.image != self.given).any():
+        """A canvas that no noise made is a drawing of the user's."""
+        origin = self.made.get(self.painter.image.tobytes())
+        if origin is None and self.labels is not None:
             self._remembered = (self.source, self.number)
             self._drawn()
-            self.gallery.selected = -1
+        elif origin is not None and (self.labels is None or origin != (self.source, self.number, self.noise)):
+            source, number, self.noise = origin
+            self.pick(source, number)
+        listed = self.sources.selected in range(len(self.digits)) and self.digits[self.sources.selected].key == self.source
+        self.gallery.selected = self.number if listed else -1
         super().on_stroke()
 
     def _show(self, drawing: Bytes) -> None:
-        self.given = drawing
         self.gallery.selected = self.number
         self.painter.give(image=drawing)
         self.refresh()

@@ -117,8 +117,8 @@ class LabPage:
         self._scored: Lab | None = None
         layer = state.integer("layer", 0, graphs.MAX_LAYERS + graphs.MAX_SENT, -1)
         self.component = LabView(limits=LIMITS, layer=layer, sizing_mode="stretch_width", margin=0)
-        self._put(inference.picture(self.lab))
-        self.scores, self._scored = both_scores(self.lab), question(self.lab)
+        self._put(engine.in_pool(inference.picture, self.lab))
+        self.scores, self._scored = engine.in_pool(both_scores, self.lab), question(self.lab)
         self._show_training()
         self.component.param.watch(self._receive, "packet")
         self.component.param.watch(self._on_layer, "layer")
@@ -237,7 +237,7 @@ def explanation() -> list[Viewable]:
         card(
             "A message",
             r"$m_{i \to j} = f_w(x; T)$ with the cavity $x = b_i + \sum_{k \ne j} m_{k \to i}$, all in log-odds. At $T = 1$ "
-            r"(sum-product) $f_w(x) = \log\frac{1 + e^{x + w}}{e^w + e^x}$; at $T = 0$ (max-product) it is $\pm x$ cut at "
+            r"(sum-product) $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$; at $T = 0$ (max-product) it is $\pm x$ cut at "
             r"$\pm w$. The belief is $\sigma(b_i + \sum_k m_{k \to i})$: exact on a tree. On a loop a message comes back to "
             r"its sender and is counted again.",
         ),

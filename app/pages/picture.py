@@ -31,6 +31,7 @@ class PicturePage:
 
     def __init__(self, shell: Shell, painter: Painter, player: Player) -> None:
         self.shell, self.painter, self.player = shell, painter, player
+        painter.whole_page = player.whole_page = True
         self.seq = 0
         self.preset_seed = 0
         self.latest = engine.Latest(self.tell)

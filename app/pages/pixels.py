@@ -138,7 +138,7 @@ def both_models() -> list[Viewable]:
         card(
             "What happens in a layer",
             r"Pixels and hidden units exchange log-odds. With the cavity $x$ (all that the sender heard from the others) a "
-            r"message is $f_w(x) = \log\frac{1 + e^{x + w}}{e^w + e^x}$: never larger than the coupling $w$. One layer "
+            r"message is $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$: never larger than the coupling $w$. One layer "
             r"goes to the hidden units and back; training made the answer good after exactly 10.",
         ),
         card(

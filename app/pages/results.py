@@ -24,7 +24,7 @@ LOOKS = {
     "PCD-BP": ("square", "#d55e00"),
     "PCD-Gibbs": ("diamond", "#e69f00"),
     "AdVIL-BP": ("triangle", "#009e73"),
-    "AdVIL-Gibbs": ("cross", "#cc79a7"),
+    "AdVIL-Gibbs": ("wedge", "#cc79a7"),
     "uniform queries": ("circle", "var(--one)"),
     "5×5 patches": ("square", "#d55e00"),
 }
@@ -86,7 +86,7 @@ def mark(column: str, x: float, y: float, filled: bool, words: str) -> str:
         "square": [(-r, -r), (r, -r), (r, r), (-r, r)],
         "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
         "triangle": [(0, -r - 1), (r, r), (-r, r)],
-        "cross": [(-r, -r), (0, -1), (r, -r), (1, 0), (r, r), (0, 1), (-r, r), (-1, 0)],
+        "wedge": [(0, r + 1), (r, -r), (-r, -r)],
     }[shape]
     text = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in points)
     return f'<polygon points="{text}" {paint}>{title}</polygon>'

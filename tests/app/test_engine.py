@@ -36,6 +36,22 @@ def gaussian_run(n_layers: int = 6) -> tuple[Header, engine.Run]:
     return Header((3, 4), encoder.channels, 5, encoder.truth_bytes()), engine.Run("a", model, query, encoder, n_layers)
 
 
+def test_the_first_picture_uses_one_thread_for_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads for one small picture wait for each other endlessly where the machine is busy."""
+    seen = []
+    header, run = gaussian_run()
+    layers = engine.Run.layers
+    monkeypatch.setattr(engine.Run, "layers", lambda self: seen.append(torch.get_num_threads()) or layers(self))
+    outside = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        engine.compute(header, [run, run])
+        assert seen == [1, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(outside)
+
+
 def test_blobs_hold_what_the_layers_say() -> None:
     header, run = gaussian_run()
     blob = engine.compute(header, [run, run])

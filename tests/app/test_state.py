@@ -54,6 +54,7 @@ def test_any_text_is_some_state(text: str) -> None:
 def test_unknown_pages_and_parameters_are_ignored() -> None:
     assert State.from_query("?page=admin&color=red") == State()
     assert State.from_query("mask=" + "A" * (MAX_TEXT + 1)).mask == ""
+    assert State.from_query("?" + "&".join(f"a{i}=1" for i in range(100))) == State()
 
 
 def test_numbers() -> None:

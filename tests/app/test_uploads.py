@@ -23,10 +23,12 @@ def file(image: Image.Image, kind: str = "PNG") -> bytes:
 )
 def test_common_pictures_become_faces(kind: str, mode: str) -> None:
     ramp = Image.linear_gradient("L").resize((90, 64))
-    face = face_from(file(ramp.convert(mode), kind), (28, 20))
+    deep = Image.fromarray(np.asarray(ramp).astype(np.uint16) * 257)  # as many greys, on the scale of 16 bits
+    face = face_from(file(deep if mode == "I;16" else ramp.convert(mode), kind), (28, 20))
     assert face.shape == (28, 20)
     assert face.dtype == np.uint8
-    assert (np.diff(face.mean(1)) >= 0).all()  # still dark above, light below
+    assert (np.diff(face.mean(1)) > 0).all()  # still dark above, light below
+    assert 110 < face.mean() < 145
 
 
 def test_the_middle_is_kept() -> None:

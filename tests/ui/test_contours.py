@@ -52,6 +52,25 @@ def test_drawing_freely(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: (drawing(page) == expected).all(), "the pixel to come back")
 
 
+def test_undo_brings_the_digit_back(page: "Page", app_url: str) -> None:
+    """A canvas that is as the noise made it has its truth again, also that of the digit before."""
+    open_page(page, app_url, PAGE)
+    digit, noise = state(page).image or "glyph-2", state(page).noise
+    drag(page, GRID, (3, 3), (3, 6))
+    page.get_by_text("The truth of a drawing is not known.").first.wait_for()
+    page.keyboard.press("Control+z")
+    wait_until(page, lambda: state(page).image == digit, "the digit")
+    assert not page.get_by_text("The truth of a drawing is not known.").is_visible()
+    page.get_by_label("image 6", exact=True).click()
+    wait_until(page, lambda: state(page).image == "glyph-5")
+    page.get_by_role("button", name="new noise").click()
+    wait_until(page, lambda: state(page).noise not in ("", noise))
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    wait_until(page, lambda: state(page).image == digit, "the first digit")
+    assert page.locator(".qt.gallery button[aria-pressed=true]").get_attribute("aria-label") == "image 3"
+
+
 def test_hidden_pixels_and_undo(page: "Page", app_url: str) -> None:
     open_page(page, app_url, PAGE)
     before = picture(page, "contour")

@@ -106,6 +106,15 @@ def test_clicking_an_arrow_sends_one_message(page: "Page", app_url: str) -> None
     wait_until(page, lambda: lab.get_attribute("data-mode") == "parallel" and number(lab, "layer") == 40)
 
 
+def test_no_message_sent_in_haste_is_lost(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    arrows = [page.locator(f"[data-message='{i}'] .hit").evaluate(ALONG, 0.8) for i in range(8)]
+    for x, y in arrows:
+        page.mouse.click(x, y)
+    wait_until(page, lambda: number(lab, "last") == 8, "eight messages")
+    assert shared(page).sent == tuple(range(8))
+
+
 def test_slider_play_and_keys_move_the_layer(page: "Page", app_url: str) -> None:
     lab = open_lab(page, app_url)
     set_knob(page, "layer", 3)

@@ -14,7 +14,7 @@ from . import conftest
 from .helpers import FACE, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, WebSocketRoute
 
 
 def test_root_leads_to_faces(page: "Page", app_url: str) -> None:
@@ -53,6 +53,32 @@ def test_tabs_change_the_address_and_keep_each_page(page: "Page", app_url: str) 
     page.get_by_text("Segmentation").first.wait_for()
     page.get_by_role("tab", name="Faces").click()
     wait_until(page, lambda: state(page).page == "faces" and state(page).mask == mask)
+
+
+def test_the_way_back_leads_out_of_the_app(page: "Page", app_url: str) -> None:
+    """What is done on a page changes its address, but is no place of its own in the browser's history."""
+    open_page(page, app_url)
+    length = page.evaluate("history.length")
+    page.get_by_role("button", name="mouth").click()
+    wait_until(page, lambda: state(page).mask != "")
+    page.get_by_role("tab", name="Results").click()
+    wait_until(page, lambda: state(page).page == "results")
+    assert page.evaluate("history.length") == length
+
+
+def test_a_lost_server_is_told(page: "Page", app_url: str) -> None:
+    connections = []
+
+    def through(socket: "WebSocketRoute") -> None:
+        connections.append(socket)
+        socket.connect_to_server()
+
+    page.route_web_socket(re.compile("/ws"), through)
+    open_page(page, app_url)
+    told = page.get_by_text("The connection to the server is lost")
+    assert not told.is_visible()
+    connections[-1].close()
+    told.wait_for()
 
 
 def test_a_tab_that_was_left_comes_back_as_it_was(page: "Page", app_url: str) -> None:
