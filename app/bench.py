@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qtcore.cli import arguments, guarded
+from qtcore.errors import InputError
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PAINTED = ("faces", "contours", "digits")
 PAUSE = 0.8
 """Seconds between two strokes of a user: those of a person who looks at the result."""
 
@@ -61,11 +63,16 @@ class Settings:
 
 async def user(browser: "Browser", url: str, page_name: str, strokes: int, seed: int) -> list[tuple[float, float]]:
     """One user's strokes: (first picture, last layer) in milliseconds each."""
+    from playwright.async_api import Error
+
     rng = random.Random(seed)
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
     page = await context.new_page()
     await page.add_init_script(LISTEN)
-    await page.goto(f"{url}app?page={page_name}", timeout=120_000)
+    try:
+        await page.goto(f"{url}app?page={page_name}", timeout=120_000)
+    except Error as error:
+        raise InputError(f"no app answers at {url}; start one with `make app`, or leave --url out.") from error
     await page.locator(".qt.player .picture canvas[data-map]").first.wait_for(timeout=120_000)
     await asyncio.sleep(2 + rng.random())
     found = []
@@ -143,7 +150,12 @@ def serve() -> "tuple[subprocess.Popen[bytes], str]":
 
 
 def main() -> None:
-    settings = arguments(Settings, description=__doc__)
+    settings = arguments(Settings, prog="python -m app.bench", description=__doc__)
+    if settings.strokes < 1 or not settings.users or min(settings.users) < 1:
+        raise InputError("strokes and users must be at least 1.")
+    unknown = [name for name in settings.pages if name not in PAINTED]
+    if unknown or not settings.pages:
+        raise InputError(f"pages must be among {' and '.join(PAINTED)}, not {', '.join(unknown) or 'none'}.")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     print(f"{os.cpu_count()} cores, load {load:.1f} before the start; medians, 90th percentiles in brackets")
     if settings.url:

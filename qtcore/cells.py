@@ -16,7 +16,7 @@ from qtcore import data, gibbs
 from qtcore.baselines import per_image_gaussian, random_guess_iou
 from qtcore.data import Dataset
 from qtcore.data.border import OUT
-from qtcore.errors import UnknownNameError, nearest
+from qtcore.errors import ModelFileError, UnknownNameError, nearest
 from qtcore.evaluate import evaluate, evaluate_grid, overall
 from qtcore.experiments import EXPERIMENTS, HIDDEN_UNITS, named, recipe
 from qtcore.learn import advil, pcd
@@ -33,6 +33,7 @@ from qtcore.query import parse
 DRAWS = 20
 """Draws of the queries on the Frey faces: a single draw of patches is noisy."""
 
+ADVIL_RATES = {"dbm/mushrooms": 1e-3}  # at the rate of the others it stays at the frequencies of the variables
 ADVIL_SIZES = {"ocr_letters": (15, 50), "nips": (50, 100), "web": (25, 50), "frey": (50, None)}  # z and middle; (15, 25) else
 
 
@@ -146,6 +147,7 @@ def _train_advil(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | No
         model = RBM(visible, hidden)
     n_z, n_middle = ADVIL_SIZES.get(cell.dataset, (15, 25))
     full = advil.GAUSSIAN_BUDGET if cell.model == "grbm" else advil.BUDGET
+    full = replace(full, rate=ADVIL_RATES.get(f"{cell.model}/{cell.dataset}", full.rate))
     spent = advil.Budget(steps=40, decoder_steps=2, every=20) if budget.quick else full
     found = advil.train(model.compile_layers(), dataset.train, dataset.valid, n_z, n_middle, spent, cell.seed)
     return found.model, {"settings": dataclasses.asdict(spent), "course": found.course}
@@ -256,8 +258,17 @@ def checkpoint_path(assets: Path, cell: Cell) -> Path:
 
 
 def read_record(assets: Path, cell: Cell) -> dict[str, Any] | None:
+    """What was computed before; raises ModelFileError where it is damaged."""
     path = record_path(assets, cell)
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if dataclasses.asdict(cell).items() <= record.items() and "source" in record and isinstance(record["scores"], dict):
+            return dict(record)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ModelFileError(f"{path} is damaged; remove it, and its cell is scored anew.")
 
 
 def read_model(assets: Path, cell: Cell) -> Model | None:

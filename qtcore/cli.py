@@ -33,7 +33,17 @@ def guarded(main: Callable[[], "int | None"]) -> None:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         code = BAD_INPUT
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        print("error: the memory of this machine is not enough for that; take a smaller model or fewer rows.", file=sys.stderr)
+        code = BAD_INPUT
     sys.exit(code or 0)
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether memory was the trouble; on the CPU torch raises a RuntimeError like any other."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
 
 
 def arguments(kind: type[T], **options: Any) -> T:

@@ -10,6 +10,7 @@ independent, so blocks are small. A last pass gives each pixel its mean given th
 away the grain of that independence.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from qtcore.data.frey import grey_levels
 from qtcore.errors import InputError
 from qtcore.files import write_atomically
 from qtcore.models.base import Model
+from qtcore.models.grbm import GaussianRBM
 from qtcore.query import Query
 
 
@@ -65,6 +67,10 @@ def dream(
     height, width = (int(side) for side in shape)
     if size < 1 or count < 1:
         raise InputError(f"count and size must be at least 1, not {count} and {size}.")
+    if not 0 <= temperature < math.inf or not 0 <= smooth <= 1:
+        raise InputError(f"temperature must be 0 or more and smooth between 0 and 1, not {temperature:g} and {smooth:g}.")
+    if not isinstance(model, GaussianRBM):
+        raise InputError(f"faces are dreamed up by a GaussianRBM, such as grbm/frey; this model is a {type(model).__name__}.")
     generator = torch.Generator().manual_seed(seed)
     parts = blocks((height, width), size, generator)
     values = torch.zeros(count, height * width)
@@ -139,7 +145,11 @@ def contact_sheet(grey: Tensor, image_shape: tuple[int, int], per_row: int = 16,
 
 
 def main() -> None:
-    settings = arguments(Settings, description=__doc__)
+    settings = arguments(Settings, prog="python -m qtcore.dream", description=__doc__)
+    if not 0 <= settings.seed < 2**63:
+        raise InputError(f"seed must be between 0 and 2**63, not {settings.seed}.")
+    if settings.sheet is not None and settings.sheet.resolve() == settings.out.resolve():
+        raise InputError("the sheet and the faces need a file each; give --sheet another name.")
     model = qtcore.load(settings.model).compile_layers()
     found = dream(
         model,

@@ -13,7 +13,9 @@ def write_atomically(path: "str | os.PathLike[str]", write: "bytes | str | Calla
     The temporary file lies in the same folder (a rename must not cross file systems) and is removed when
     anything goes wrong, so that a full disk or a Ctrl-C leaves the old file as it was.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # through a symbolic link to what it stands for
+    if path.exists() and not path.is_file():  # a rename would put a file in the place of a folder, a device or a pipe
+        raise OSError(f"{path} is not an ordinary file, so nothing is written there; give the name of a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from qtcore.cells import Budget, Cell, cells, checkpoint_path, read_model, read_record, record_path, score_cell, train
 from qtcore.cli import arguments, guarded
-from qtcore.errors import DataError, InputError
+from qtcore.errors import DataError, InputError, ModelFileError
 from qtcore.files import write_atomically
 from qtcore.models.base import checkpoint_folder
 from qtcore.tables import TABLES, markdown, plot, plot_courses, summary
@@ -118,7 +118,11 @@ def score_all(chosen: list[Cell], command: Command) -> tuple[list[dict[str, Any]
     """Records of all cells that can be scored; those that were scored before are kept, unless only scoring was asked for."""
     records, problems = [], []
     for cell in tqdm(chosen, desc="scores", disable=not sys.stderr.isatty()):
-        before = read_record(command.assets, cell)
+        try:
+            before = read_record(command.assets, cell)
+        except ModelFileError as error:
+            problems.append(str(error))
+            continue
         wanted = (
             command.gibbs
             and cell.method in ("pcd", "advil")
@@ -127,12 +131,12 @@ def score_all(chosen: list[Cell], command: Command) -> tuple[list[dict[str, Any]
         if before is not None and not command.evaluate_only and not wanted:
             records.append(before)
             continue
-        model = read_model(command.assets, cell) if cell.trained else None
-        if model is None and cell.trained:
-            continue
         try:
+            model = read_model(command.assets, cell) if cell.trained else None
+            if model is None and cell.trained:
+                continue
             record = score_cell(cell, model, command.gibbs, command.gibbs_rows)
-        except DataError as error:
+        except (DataError, ModelFileError) as error:
             problems.append(str(error))
             records += [before] if before is not None else []  # what was computed where the data are still holds
             continue
@@ -147,6 +151,8 @@ def main() -> int:
     command = arguments(Command, prog="python -m qtcore.reproduce", description=__doc__)
     if command.seeds < 1:
         raise InputError(f"seeds must be at least 1, not {command.seeds}.")
+    if command.gibbs_rows < 1:
+        raise InputError(f"gibbs-rows must be at least 1, not {command.gibbs_rows}.")
     chosen = cells(command.table, command.methods, command.datasets, command.seeds)
     if not chosen:
         raise InputError("no cell has both such a method and such a dataset; leave one of the two options out.")
@@ -159,7 +165,11 @@ def main() -> int:
     results = command.assets / "results"
     known = {cell.key for cell in chosen}
     others = [cell for cell in cells("all", (), (), max(command.seeds, 5)) if cell.key not in known]
-    records += [record for cell in others if (record := read_record(command.assets, cell)) is not None]
+    for cell in others:
+        try:
+            records += [record] if (record := read_record(command.assets, cell)) is not None else []
+        except ModelFileError as error:
+            unscored.append(str(error))
     for name in TABLES:
         if command.table in (name, "all"):
             text = markdown(name, records)

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from qtcore.cli import out_of_memory
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
 from qtcore.learn.coordinates import Coordinates
 from qtcore.learn.run import Run
@@ -124,11 +125,6 @@ def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
     if "epochs" in changes and "steps" not in changes:
         return changes | {"steps": None}
     return changes
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Whether memory was the trouble; on the CPU torch raises a RuntimeError like any other."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
 def _pair(data: Data) -> tuple[Tensor, Tensor | None]:
@@ -265,7 +261,7 @@ class _Training:
                 total = math.nan
                 break
             except (RuntimeError, MemoryError) as error:
-                if self.chunk == 1 or not _out_of_memory(error):
+                if self.chunk == 1 or not out_of_memory(error):
                     raise
             self.chunk = math.ceil(self.chunk / 2)
         if self.world > 1:  # only now, so that processes may differ in the number of their chunks, or have none
@@ -369,16 +365,35 @@ class _Training:
             return
         tensors, numbers = saved
         try:
+            self._check_state(tensors, numbers)
             self._take(tensors)
             self.step, self.last_valid = numbers["step"], numbers["last_valid"]
             self.chunk, self.seconds = numbers["chunk"], numbers["seconds"]
             if numbers["best"] is not None:
                 best = {name: tensors[f"best.{name}"].to(self.model.device) for name in self.coordinates.tensors}
                 self._new_best(numbers["best"], numbers["best_step"], best)
-        except (KeyError, RuntimeError) as error:  # the latter: tensors of another shape
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ModelFileError(f"the state in {self.keeper.folder} is that of another model or setting ({error}).") from error
         self.coordinates.push(self.best_tensors)
         self.keeper.go_on(self.step, None if self.best is None else self.model)
+
+    def _check_state(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        """Refuse a state whose tensors have other shapes or are not finite, or whose numbers are none."""
+        parts = ["coordinate", "exp_avg", "exp_avg_sq"]
+        parts += ["average"] if self.average is not None else []
+        parts += ["best"] if numbers["best"] is not None else []
+        for name, tensor in self.coordinates.tensors.items():
+            for part, shape in [(part, tensor.shape) for part in parts] + [("step", torch.Size())]:
+                found = tensors[f"{part}.{name}"]
+                if found.shape != shape or not bool(found.isfinite().all()):
+                    raise ValueError(f"{part}.{name} is not {list(shape)} of finite numbers")
+        for key, least in {"step": 0, "chunk": 1, "seconds": 0}.items():
+            number = numbers[key]
+            if not isinstance(number, int if key != "seconds" else int | float) or not least <= number < math.inf:
+                raise ValueError(f"{key} is {number!r}")
+        for key in ("best", "best_step", "last_valid"):
+            if numbers[key] is not None and not math.isfinite(numbers[key]):
+                raise ValueError(f"{key} is {numbers[key]!r}")
 
     @torch.no_grad()
     def _take(self, tensors: dict[str, Tensor]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from qtcore.errors import InputError, ModelFileError
 from qtcore.files import write_atomically
-from qtcore.models.base import Model
+from qtcore.models.base import Model, load
 
 STATE, BEST, LOG, CONFIG = "state.safetensors", "best.safetensors", "log.jsonl", "config.json"
 
@@ -29,9 +30,10 @@ class Run:
         for name in (STATE, BEST, LOG, CONFIG):  # of a process that was killed in the middle of writing
             for left in folder.glob(f".{name}.*.tmp"):
                 left.unlink(missing_ok=True)
-        if not (folder / STATE).exists():  # nothing to go on with: start anew
-            for name in (BEST, LOG):
-                (folder / name).unlink(missing_ok=True)
+        if not (folder / STATE).exists():  # nothing to go on with: start anew, and keep what is there under another name
+            for path in (folder / BEST, folder / LOG):
+                if path.exists():
+                    path.rename(next(free for n in count(1) if not (free := path.with_stem(f"{path.stem}-{n}")).exists()))
 
     @staticmethod
     def check(folder: Path, resume: bool) -> None:
@@ -70,7 +72,7 @@ class Run:
                 os.fsync(log.fileno())
             write_atomically(path, save(plain, {"numbers": json.dumps(numbers)}))
         except OSError as error:
-            raise ModelFileError(f"{path} could not be written ({error}); the state before is intact.") from error
+            raise ModelFileError(f"{path} could not be written ({error}); a state from before is intact.") from error
 
     def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest state, or None."""
@@ -97,8 +99,16 @@ class Run:
             except (ValueError, KeyError, TypeError):  # a line that was cut off in the middle
                 continue
         write_atomically(path, "".join(kept))
-        if best is not None and not (self.folder / BEST).exists():
+        if best is not None and not self._has_best():
             self.save_best(best)
+
+    def _has_best(self) -> bool:
+        """Whether the best model can be read."""
+        try:
+            load(self.folder / BEST)
+        except ModelFileError:
+            return False
+        return True
 
 
 def device(name: str) -> torch.device:

@@ -1,13 +1,25 @@
 """How to train: one frozen dataclass, shown by `python -m qtcore.train --help`."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 from qtcore.errors import InputError
 
 MAX_RATE = 1e30
 """Beyond this the optimiser itself overflows in float32."""
+
+
+Schedule = Literal["constant", "linear", "cosine"]
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether a value is of the kind that a field is written with, as in "int | None"."""
+    if value is None:
+        return "None" in kind
+    if "int" in kind:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return not isinstance(value, bool) and isinstance(value, int | float) if "float" in kind else isinstance(value, str)
 
 
 @dataclass(frozen=True)
@@ -22,7 +34,7 @@ class Settings:
     """Samples in a minibatch, over all processes."""
     learning_rate: float = 0.01
     """Of Adam."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    schedule: Schedule = "constant"
     """How the rate falls to zero at the end: not at all, linearly or as a cosine, from `decay_from` on."""
     decay_from: float = 0.5
     """The share of the training after which the rate begins to fall."""
@@ -44,11 +56,15 @@ class Settings:
     def __post_init__(self) -> None:
         if self.epochs is None and self.steps is None:
             raise InputError("give epochs or steps: how long to train.")
+        for each in fields(self):
+            if not _fits(getattr(self, each.name), str(each.type)):
+                raise InputError(f"{each.name} cannot be {getattr(self, each.name)!r}.")
         checks = {
             "epochs": self.epochs is None or 0 < self.epochs < math.inf,
             "steps": self.steps is None or self.steps > 0,
             "batch": self.batch > 0,
             "learning_rate": 0 < self.learning_rate <= MAX_RATE,
+            "schedule": self.schedule in get_args(Schedule),
             "decay_from": 0 <= self.decay_from <= 1,
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
