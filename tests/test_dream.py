@@ -47,6 +47,11 @@ def test_bad_input() -> None:
         dream(qtcore.GaussianRBM(12, 3))
     with pytest.raises(InputError, match="at least 1"):
         dream(qtcore.GaussianRBM(12, 3), 0, image_shape=(3, 4))
+    for wrong in ({"temperature": float("nan")}, {"temperature": -1.0}, {"smooth": 7.0}, {"smooth": float("nan")}):
+        with pytest.raises(InputError, match=r"temperature .* and smooth"):
+            dream(qtcore.GaussianRBM(12, 3), image_shape=(3, 4), **wrong)
+    with pytest.raises(InputError, match="this model is a RBM"):
+        dream(qtcore.RBM(12, 3), image_shape=(3, 4))
 
 
 def test_the_shipped_faces_are_there() -> None:

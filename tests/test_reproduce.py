@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qtcore import RBM, cells, reproduce
+from qtcore import DBM, RBM, cells, reproduce
 from qtcore.cells import Cell
 from qtcore.errors import DataError, InputError
 
@@ -96,6 +96,27 @@ def test_without_the_data_what_was_computed_before_stays(tmp_path: Path, monkeyp
     monkeypatch.setattr(reproduce, "score_cell", missing)
     assert reproduce.score_all([cell], command) == (json.loads(json.dumps(before)), ["digits could not be fetched."])
     assert reproduce.score_all([Cell("table1", "qt", "dbm", "digits", 0)], command) == ([], [])
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", "{}", '{"table": "table1", "scores": {}}'])
+def test_a_damaged_file_is_named_and_costs_only_its_own_cell(damaged: str, tmp_path: Path) -> None:
+    for kind, model in (("rbm", RBM(64, 3)), ("dbm", DBM(64, 3, 3))):
+        model.save(cells.checkpoint_path(tmp_path, Cell("table1", "qt", kind, "digits", 0)))
+    other = Cell("table1", "qt", "rbm", "adult", 0)
+    for cell in (Cell("table1", "qt", "rbm", "digits", 0), other):
+        cells.record_path(tmp_path, cell).parent.mkdir(exist_ok=True)
+        cells.record_path(tmp_path, cell).write_text(damaged)
+    arguments = ("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "1", "--evaluate-only", "--out", str(tmp_path))
+    done = command(*arguments, cwd=tmp_path, expect=1)
+    for cell in (Cell("table1", "qt", "rbm", "digits", 0), other):
+        assert f"not done: {cells.record_path(tmp_path, cell)} is damaged" in done.stderr
+    assert done.stdout.count("| Digits | **") == 1  # of the DBM
+    cells.record_path(tmp_path, other).unlink()
+    cells.record_path(tmp_path, Cell("table1", "qt", "rbm", "digits", 0)).unlink()
+    cells.checkpoint_path(tmp_path, Cell("table1", "qt", "rbm", "digits", 0)).write_text("junk")
+    done = command(*arguments, cwd=tmp_path, expect=1)
+    assert "rbm/digits.safetensors" in done.stderr
+    assert done.stdout.count("| Digits | **") == 1
 
 
 class _Assets:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,20 @@ def test_a_best_model_that_was_removed_comes_back(tmp_path: Path) -> None:
     (tmp_path / BEST).unlink()
     fit(tmp_path, resume=True)
     assert (tmp_path / BEST).read_bytes() == best
+    (tmp_path / BEST).write_text("junk")
+    fit(tmp_path, resume=True)
+    assert (tmp_path / BEST).read_bytes() == best
+
+
+def test_a_model_without_a_state_is_kept_under_another_name(tmp_path: Path) -> None:
+    fit(tmp_path)
+    kept = {name: (tmp_path / name).read_bytes() for name in (BEST, LOG)}
+    for number in (1, 2):
+        (tmp_path / STATE).unlink()
+        fit(tmp_path, resume=True, steps=3)
+        assert {path.name for path in tmp_path.iterdir()} >= {f"best-{number}.safetensors", f"log-{number}.jsonl"}
+    assert (tmp_path / "best-1.safetensors").read_bytes() == kept[BEST]
+    assert (tmp_path / "log-1.jsonl").read_bytes() == kept[LOG]
 
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -208,7 +223,22 @@ def a_folder(folder: Path) -> None:
     (folder / STATE).mkdir()
 
 
-@pytest.mark.parametrize("damage", [foreign, no_numbers, few_numbers, few_tensors, half, empty, a_folder])
+def altered(tensors: dict[str, torch.Tensor] | None = None, **numbers: Any) -> Any:
+    """A state that is whole but for some tensors or numbers."""
+
+    def damage(folder: Path) -> None:
+        kept = json.dumps(state(folder)[1] | {"seconds": 1.0} | numbers)
+        save_file(load_file(folder / STATE) | (tensors or {}), folder / STATE, {"numbers": kept})
+
+    return damage
+
+
+ALTERED = [altered(step="x"), altered(step=-5), altered(step=math.nan), altered(chunk=0), altered(chunk=None)]
+ALTERED += [altered(best=math.nan), altered(best="x"), altered({"coordinate.W": torch.zeros(1, 1)})]
+ALTERED += [altered({"exp_avg.W": torch.zeros(2)}), altered({"step.W": torch.zeros(3)}), altered({"best.W": torch.zeros(2)})]
+
+
+@pytest.mark.parametrize("damage", [foreign, no_numbers, few_numbers, few_tensors, half, empty, a_folder, *ALTERED])
 def test_a_damaged_state_is_named_and_left_alone(damage: Any, tmp_path: Path) -> None:
     fit(tmp_path)
     damage(tmp_path)

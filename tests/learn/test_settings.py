@@ -18,7 +18,8 @@ from qtcore.learn.settings import Settings
         *[("decay_from", value) for value in (-0.1, 1.1, math.nan)],
         *[("averaging", value) for value in (-0.1, 1.0, math.nan)],
         *[(name, 0) for name in ("steps", "batch", "train_layers", "validate_every", "valid_rows", "save_every")],
-        *[("warmup", -1), ("seed", -1)],
+        *[("warmup", -1), ("seed", -1), ("schedule", "nope"), ("schedule", 3), ("steps", 1.5), ("batch", True)],
+        *[("learning_rate", "x"), ("seed", 1.5), ("batch", None)],
     ],
 )
 def test_a_bad_value_is_refused_by_name(name: str, value: Any) -> None:
