@@ -43,7 +43,9 @@ def guarded(main: Callable[[], "int | None"]) -> None:
 
 def out_of_memory(error: Exception) -> bool:
     """Whether memory was the trouble; on the CPU torch raises a RuntimeError like any other."""
-    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
 def arguments(kind: type[T], **options: Any) -> T:
