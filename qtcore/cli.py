@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from qtcore.errors import InputError
+from qtcore.errors import InputError, out_of_memory
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -39,13 +39,6 @@ def guarded(main: Callable[[], "int | None"]) -> None:
         print("error: the memory of this machine is not enough for that; take a smaller model or fewer rows.", file=sys.stderr)
         code = BAD_INPUT
     sys.exit(code or 0)
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether memory was the trouble; on the CPU torch raises a RuntimeError like any other."""
-    import torch
-
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
 def arguments(kind: type[T], **options: Any) -> T:

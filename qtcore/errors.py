@@ -25,6 +25,13 @@ class DataError(OSError):
     """A dataset is missing, damaged, or not what it should be."""
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether memory was the trouble; on the CPU torch raises a RuntimeError like any other."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+
+
 def nearest(name: str, known: "list[str]") -> str:
     """The end of an error message: the known names that look like `name`, else all of them."""
     import difflib

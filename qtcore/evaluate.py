@@ -114,14 +114,12 @@ def main() -> int:
             raise InputError(f"{option} must be at least {least}, not {number}.")
     dataset = data.load(name)
     queries = command.queries or ("everything" if isinstance(model, GridMRF) else "uniform")
-    segmented = isinstance(model, GridMRF) and queries == "everything"
     found = evaluate(model, dataset, command.split, queries, command.layers, command.seed, command.draws, command.rows)
     over = "samples" if command.draws == 1 else "draws"
     print(f"{command.model} on {name} ({dataset.source}), {command.split}, {found.count} samples, queries {queries}")
     bits = f"{found.mean * BITS:.4f} ± {found.error * BITS:.4f} bits"
     print(f"NCE {bits}, {found.mean:.4f} ± {found.error:.4f} nats (± over {over})")
-    if segmented:
-        assert isinstance(model, GridMRF)
+    if isinstance(model, GridMRF) and queries == "everything":
         grid = evaluate_grid(model, dataset, command.split, command.layers, command.rows)
         print(f"IoU {grid.iou.mean:.2f} ± {grid.iou.error:.2f} %")
         framed = f"IoU {grid.iou_framed.mean:.2f} ± {grid.iou_framed.error:.2f} %"

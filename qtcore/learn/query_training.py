@@ -19,8 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from qtcore.cli import out_of_memory
-from qtcore.errors import InputError, ModelFileError, NotFiniteError
+from qtcore.errors import InputError, ModelFileError, NotFiniteError, out_of_memory
 from qtcore.learn.coordinates import Coordinates
 from qtcore.learn.run import Run
 from qtcore.learn.settings import Settings

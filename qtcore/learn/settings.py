@@ -13,13 +13,12 @@ MAX_RATE = 1e30
 Schedule = Literal["constant", "linear", "cosine"]
 
 
-def _fits(value: Any, kind: str) -> bool:
-    """Whether a value is of the kind that a field is written with, as in "int | None"."""
-    if value is None:
-        return "None" in kind
-    if "int" in kind:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return not isinstance(value, bool) and isinstance(value, int | float) if "float" in kind else isinstance(value, str)
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a field's kind: a type, a union of types, or one of several words."""
+    if kind is Schedule:
+        return value in get_args(kind)
+    kinds = get_args(kind) or (kind,)
+    return isinstance(value, (*kinds, int) if float in kinds else kinds) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -57,14 +56,13 @@ class Settings:
         if self.epochs is None and self.steps is None:
             raise InputError("give epochs or steps: how long to train.")
         for each in fields(self):
-            if not _fits(getattr(self, each.name), str(each.type)):
+            if not _fits(getattr(self, each.name), each.type):
                 raise InputError(f"{each.name} cannot be {getattr(self, each.name)!r}.")
         checks = {
             "epochs": self.epochs is None or 0 < self.epochs < math.inf,
             "steps": self.steps is None or self.steps > 0,
             "batch": self.batch > 0,
             "learning_rate": 0 < self.learning_rate <= MAX_RATE,
-            "schedule": self.schedule in get_args(Schedule),
             "decay_from": 0 <= self.decay_from <= 1,
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
