@@ -172,11 +172,12 @@ def made(rows: Iterable[Row]) -> str:
             settings += f"; kept: step {training['step']}, best on the validation rows"
         if "minutes" in training:
             settings += f"; {training['minutes']:g} minutes"
-        samples = next(iter(first["scores"].values())).get("samples", "")
+        counts = {"gibbs" in part: score.get("samples", "") for part, score in first["scores"].items()}
+        scored = f"Scored on {counts.get(False, '')} samples" + (f", by Gibbs on {counts[True]}." if True in counts else ".")
         software = ", ".join(f"{name} {version}" for name, version in versions.items())
         cells = [
             f"<code>{escape(command(records))}</code><br>{escape(settings)}",
-            f"{escape(str(first.get('note', '')))} Scored on {samples} samples.<br><small>{escape(software)}</small>",
+            f"{escape(str(first.get('note', '')))} {scored}<br><small>{escape(software)}</small>",
         ]
         name = escape(str(first.get("checkpoint", first["method"])))
         lines.append(f"<tr><th>{name}</th>{''.join(f'<td>{each}</td>' for each in cells)}</tr>")

@@ -52,6 +52,9 @@ def test_how_a_figure_was_made() -> None:
     assert "python -m qtcore.reproduce table1 --methods qt --datasets adult --seeds 3 --out again" in html
     assert "epochs 600, rates 0.1 / 0.01; kept: step 12, best on the validation rows; 2.5 minutes" in html
     assert "How each of these was made (1)" in html
+    assert "Scored on 7 samples.<br>" in html
+    both = {"gibbs": {"mean": 0.3, "error": 0.1, "samples": 5}, "bp": {"mean": 0.2, "error": 0.1, "samples": 7}}
+    assert "Scored on 7 samples, by Gibbs on 5.<br>" in results.html([record(method="pcd", scores=both)])
     assert "(2 runs)" in html
     assert cells("table1", ("qt",), ("adult",), 3)  # the command has something to do
 
