@@ -1,8 +1,9 @@
 # make app    serve the app at http://localhost:5006
+# make check  ruff, mypy, and the tests without those marked slow
 # make test   ruff, mypy, all tests and all notebooks
 #
-# Both make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
-#   make test ARGS="-k rbm -x"     options for pytest
+# All make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
+#   make test ARGS="-k rbm -x"     options for pytest; with ARGS="-n 0" in one process, for a debugger
 #   make app PORT=5007             another port (ARGS="…": options for panel serve)
 #   make app PYTHON=python3.12     another Python, when .venv is made
 
@@ -17,17 +18,26 @@ STAMP := $(VENV)/.installed
 # No message from a browser is larger than an upload (4 MB); what is left of a closed window is cleared up after a minute.
 LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
 
-.PHONY: app test venv clean
+# Two workers, each of which takes a file at a time: tests of a file may share a server or a training. The order in which
+# files are taken is that of tests/conftest.py, the long ones first.
+PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: app check test venv clean
 .DELETE_ON_ERROR:
 
 app: $(STAMP)
 	$(RUN) -m panel serve app/ --address localhost --port $(PORT) $(LIMITS) $(ARGS)
 
+check: $(STAMP)
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(PYTEST) -m "not slow" --hypothesis-profile check $(ARGS)
+
 test: $(STAMP)
 	$(RUN) -m tests.ui.chromium
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 venv: $(STAMP)
 

@@ -9,7 +9,7 @@ __all__ = ["widget"]
 
 
 def __getattr__(name: str) -> Any:
-    """`widget` is loaded when it is asked for: importing the package alone should not cost a second."""
+    """Load `widget` on first use: importing the package should not take a second."""
     if name == "widget":
         from importlib import import_module
 

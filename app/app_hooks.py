@@ -1,4 +1,4 @@
-"""What the server calls when it starts and when sessions come and go."""
+"""Hooks that the server calls when it starts and when sessions are created and destroyed."""
 
 import logging
 from typing import Any
@@ -13,12 +13,12 @@ from app import sessions
 
 
 def goodbye(record: logging.LogRecord) -> bool:
-    """Whether a record of asyncio is worth logging: a window closed while a picture was on its way to it is not."""
+    """Whether a record of asyncio is worth logging: one about a window that closed before its picture arrived is not."""
     return not (record.exc_info and isinstance(record.exc_info[1], WebSocketClosedError))
 
 
 def without_content(record: logging.LogRecord) -> bool:
-    """Bokeh logs a message that it cannot handle with all it holds; what a stranger sends stays out of our log."""
+    """Strip the content from Bokeh's log of a message that it cannot handle: what a stranger sends stays out of our log."""
     if isinstance(record.args, tuple) and len(record.args) == 2:
         record.msg, record.args = "a message could not be handled: %s", (type(record.args[1]).__name__,)
         record.exc_info = None
@@ -26,7 +26,7 @@ def without_content(record: logging.LogRecord) -> bool:
 
 
 def plain_error(connection: ServerConnection, message: Any, text: str) -> Any:
-    """What a browser hears about its message that failed: Bokeh would add the traceback, with paths of this machine."""
+    """The reply to a message that failed: Bokeh would add the traceback, with paths of this machine."""
     reply = connection.protocol.create("ERROR", message.header["msgid"], "the server could not handle this message")
     reply.content["traceback"] = None
     return reply
@@ -36,9 +36,9 @@ _dispatch = panel_document._dispatch_msgs
 
 
 async def dispatch_all(doc: Document) -> None:
-    """Write every message that waits, on behalf of Panel.
+    """Write every pending message, on behalf of Panel.
 
-    Panel's own function gives up when a writer before it has just ended: a message that came in that moment, such as the
+    Panel's own function gives up if an earlier writer has just finished: a message that arrives at that moment, such as the
     last picture of a run, would wait until something else changes on the page.
     """
     if doc in panel_document._WRITE_MSGS:
@@ -54,7 +54,7 @@ def on_server_loaded(server_context: ServerContext) -> None:
 
 
 def on_session_created(session_context: SessionContext) -> None:
-    """Count the session in, before its page is made; `main.py` shows the polite page to those without room."""
+    """Register the session before its page is made; `main.py` shows a polite page when the server is full."""
     sessions.opened(session_context.id)
 
 

@@ -1,9 +1,9 @@
-"""How long a user waits: strokes in a real headless Chromium, from the mouse button's release to the picture.
+"""Latency of the app: strokes in a real headless Chromium, from the release of the mouse button to the picture.
 
     python -m app.bench                      # faces and contours, with one user and with eight at once
     python -m app.bench --users 1 --strokes 20 --pages faces
 
-Needs Playwright and a Chromium (`make test` sees to both). Times are medians and 90th percentiles in milliseconds, taken
+Needs Playwright and a Chromium (`make test` installs both). Times are medians and 90th percentiles in milliseconds, taken
 in the page itself at the first animation frame after the new picture was drawn.
 """
 
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qtcore.cli import arguments, guarded
 from qtcore.errors import InputError
+from qtcore.support.cli import arguments, guarded
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -34,7 +34,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dis
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PAINTED = ("faces", "contours", "digits")
 PAUSE = 0.8
-"""Seconds between two strokes of a user: those of a person who looks at the result."""
+"""Seconds between two strokes of a user, as for a person who looks at the result."""
 
 LISTEN = """
 window.sent = {}; window.seen = {}
@@ -52,7 +52,7 @@ class Settings:
     """Measure the app's latency."""
 
     users: tuple[int, ...] = (1, 8)
-    """How many paint at once."""
+    """Numbers of users who paint at once."""
     strokes: int = 12
     """Strokes of each user."""
     pages: tuple[str, ...] = ("faces", "contours")
@@ -75,14 +75,14 @@ async def user(browser: "Browser", url: str, page_name: str, strokes: int, seed:
         raise InputError(f"no app answers at {url}; start one with `make app`, or leave --url out.") from error
     await page.locator(".qt.player .picture canvas[data-map]").first.wait_for(timeout=120_000)
     await asyncio.sleep(2 + rng.random())
-    found = []
+    latencies = []
     for number in range(1, strokes + 1):
         await stroke(page, rng)
         await asyncio.sleep(PAUSE * (0.75 + rng.random() / 2))
         times = await _times(page, number)
-        found.append((times["first"] - times["sent"], times["last"] - times["sent"]))
+        latencies.append((times["first"] - times["sent"], times["last"] - times["sent"]))
     await context.close()
-    return found
+    return latencies
 
 
 async def stroke(page: "Page", rng: random.Random) -> None:
@@ -98,12 +98,12 @@ async def stroke(page: "Page", rng: random.Random) -> None:
 
 
 async def _times(page: "Page", number: int) -> dict[str, float]:
-    """When stroke `number` was sent and answered; a stroke that changed nothing is made again."""
+    """When stroke `number` was sent and answered; a stroke that changed nothing is repeated."""
     for attempt in range(200):
-        found: dict[str, Any] = await page.evaluate("n => ({sent: window.sent[n], ...window.seen[n]})", number)
-        if found.get("last"):
-            return found
-        if not found.get("sent") and attempt % 10 == 0:
+        times: dict[str, Any] = await page.evaluate("n => ({sent: window.sent[n], ...window.seen[n]})", number)
+        if times.get("last"):
+            return times
+        if not times.get("sent") and attempt % 10 == 0:
             await stroke(page, random.Random(number * 1000 + attempt))
         await asyncio.sleep(0.1)
     raise TimeoutError(f"stroke {number} had no answer within 20 s.")
@@ -112,9 +112,9 @@ async def _times(page: "Page", number: int) -> dict[str, float]:
 async def measure(url: str, settings: Settings) -> None:
     from playwright.async_api import async_playwright
 
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=executable, args=FLAGS)
         print(f"{'page':<10}{'users':>6}{'strokes':>9}{'first picture':>22}{'last layer':>22}")
         for name in settings.pages:
             for users in settings.users:

@@ -1,7 +1,7 @@
-"""What the clones of CONTOUR stand for: measured on a few digits, and turned into colours.
+"""What the clones of CONTOUR stand for: measured on a few digits and shown as colours.
 
-Training leaves the clones without names. But where a clone wins, the truth says on which side the inside lies; the mean
-of these directions is the clone's own, and its length says how faithful the clone is to it.
+Training gives the clones no names. But where a clone wins, the truth says on which side the inside lies; the mean of these
+directions is the clone's own, and its length says how consistent the clone is.
 """
 
 import functools
@@ -15,7 +15,7 @@ from app import engine
 from app.colours import tables
 from qtcore.data.border import CONTOUR, IN, add_noise, border_labels
 from qtcore.data.glyphs import draw_glyph
-from qtcore.models.base import Layer
+from qtcore.inference import Layer
 from qtcore.models.grid import GridMRF
 
 N_DIGITS, SEED = 16, 7
@@ -27,13 +27,13 @@ def towards_inside(labels: NDArray[np.uint8]) -> NDArray[np.float64]:
     """For each pixel of label images [n, h, w], the direction (right, down) to the IN pixels around it, length 1 or 0."""
     inside = np.pad((labels == IN).astype(float), ((0, 0), (1, 1), (1, 1)))
     height, width = labels.shape[1:]
-    found = np.zeros((*labels.shape, 2))
+    direction = np.zeros((*labels.shape, 2))
     for down in (-1, 0, 1):
         for right in (-1, 0, 1):
             part = inside[:, 1 + down : 1 + down + height, 1 + right : 1 + right + width]
-            found += part[..., None] * np.array([right, down])
-    length = np.linalg.norm(found, axis=-1, keepdims=True)
-    return np.asarray(np.divide(found, length, out=np.zeros_like(found), where=length > 0))
+            direction += part[..., None] * np.array([right, down])
+    length = np.linalg.norm(direction, axis=-1, keepdims=True)
+    return np.asarray(np.divide(direction, length, out=np.zeros_like(direction), where=length > 0))
 
 
 def sides(clone: NDArray[np.int64], labels: NDArray[np.uint8], won: NDArray[np.bool_], n_clones: int) -> NDArray[np.float64]:

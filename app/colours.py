@@ -1,4 +1,4 @@
-"""Colours with fixed meanings, told apart by colour-blind eyes too: tables of 256 colours for browser and GIF alike."""
+"""Colours with fixed meanings, safe for colour-blind users: tables of 256 colours for browser and GIF."""
 
 import colorsys
 import functools

@@ -1,4 +1,4 @@
-"""Two models side by side on the same question: what the one that is shown can be compared with."""
+"""Comparing the model that is shown with another one on the same query."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,33 +9,33 @@ from app.components import Choices
 from qtcore.models.base import Model
 
 METHODS = {"pcd": "PCD", "advil": "AdVIL"}
-"""Other ways to train the same model; the query-trained one bears the plain name."""
+"""Other ways to train the same model; the query-trained one has the plain name."""
 OTHER_KIND = {"rbm": "dbm", "dbm": "rbm"}
 
 Make = Callable[[str, Model, int], engine.Run]
 
 
 def offered(name: str, layers: Sequence[int]) -> dict[str, str]:
-    """What the model `name` can be compared with here: the word in the address → the words on the button."""
+    """What the model `name` can be compared with: key in the address → label of the button."""
     shipped = qtcore.available()
-    found = {"": "off"}
-    found |= {method: f"{label} weights" for method, label in METHODS.items() if _sibling(name, method) in shipped}
+    options = {"": "off"}
+    options |= {method: f"{label} weights" for method, label in METHODS.items() if _sibling(name, method) in shipped}
     other = OTHER_KIND.get(name.partition("/")[0])
     if other and _sibling(name, other) in shipped:
-        found[other] = other.upper()
+        options[other] = other.upper()
     if name in shipped:
-        found["untrained"] = "untrained"
-    return found | {f"layers-{count}": f"{count} layers" for count in layers}
+        options["untrained"] = "untrained"
+    return options | {f"layers-{count}": f"{count} layers" for count in layers}
 
 
 def _sibling(name: str, word: str) -> str:
-    """The model of the same dataset that was trained otherwise, or is of the other kind."""
+    """The model of the same dataset that was trained by another method, or is of the other kind."""
     kind, _, dataset = name.partition("/")
     return f"{word}/{dataset}" if word in OTHER_KIND else f"{kind}-{word}/{dataset}"
 
 
 class Comparison:
-    """A row of buttons and what it means. `changed` is called when the user chose something else."""
+    """A row of buttons and the chosen comparison. `changed` is called when the user chooses another one."""
 
     def __init__(self, name: str, layers: Sequence[int], wanted: str, changed: Callable[[], None], width: int) -> None:
         self.value = wanted

@@ -1,7 +1,7 @@
-"""Models, devices and runs: layers of belief propagation computed beside the event loop, the newest question first.
+"""Models, devices and runs: layers of belief propagation computed outside the event loop, the latest query first.
 
-Nothing here knows of a browser. A run is advanced in short slices in a pool of threads; between two slices it can be
-given up, so that a newer stroke never waits for an older one, and many users take turns.
+Nothing here depends on a browser. A run is advanced in short slices in a thread pool; between two slices it can be
+cancelled, so that a new stroke never waits for an old one, and many users take turns.
 """
 
 import asyncio
@@ -19,14 +19,15 @@ import torch
 
 import qtcore
 from app.frames import Encoder, Header, Trace, pack
-from qtcore.models.base import Layer, Model
+from qtcore.inference import Engine, Layer
+from qtcore.models.base import Model
 from qtcore.query import Query
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SLICE = 0.02
-"""Seconds of layers between two chances to give up a run (or to let another user's run go on)."""
+"""Seconds of layers between two points where a run can be cancelled (or another user's run continues)."""
 EMIT = 0.05
 """Seconds between two unfinished pictures of the same run."""
 
@@ -39,12 +40,12 @@ class Device:
     label: str
     sentence: str = ""
     refused: bool = False
-    """Whether another device was asked for."""
+    """Whether another device was requested."""
 
 
 @functools.cache
 def device() -> Device:
-    """The device that QTCORE_DEVICE asks for, else CUDA, else MPS, else the CPU; with a sentence when it is not that."""
+    """The device named by QTCORE_DEVICE, else CUDA, MPS or the CPU; with a sentence if it is not the expected one."""
     wanted = os.environ.get("QTCORE_DEVICE", "").strip().lower()
     names = [wanted] if wanted else ["cuda", "mps"]
     for name in names:
@@ -74,13 +75,13 @@ def model(name: str) -> Model:
 
 
 def untrained(like: Model) -> Model:
-    """A model of the same kind and size with the random parameters that training starts from, shared too."""
+    """A model of the same kind and size with random initial parameters, shared as well."""
 
     def make() -> Model:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             fresh = type(like)(**like.config())
-        fresh.statistics, fresh.notes = like.statistics, like.notes
+        fresh.statistics, fresh.provenance, fresh.image_shape = like.statistics, like.provenance, like.image_shape
         return fresh
 
     return _shared(f"untrained {type(like).__name__} {sorted(like.config().items())}", make)
@@ -89,7 +90,7 @@ def untrained(like: Model) -> Model:
 def _shared(key: str, make: Callable[[], Model]) -> Model:
     with _lock:
         if key not in _models:
-            _models[key] = make().to(device().name).requires_grad_(False).compile_layers()
+            _models[key] = make().to(device().name).requires_grad_(False)
         return _models[key]
 
 
@@ -104,21 +105,23 @@ def first_available(*names: str) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One model's answer to one query: what to compute and how to turn a layer into bytes."""
+    """One model's answer to one query: what to compute and how to encode a layer."""
 
     label: str
     model: Model
     query: Query
     encoder: Encoder
     n_layers: int
+    engine: Engine | None = None
+    """Another engine than the model's own."""
 
     def layers(self) -> Iterator[Layer]:
-        return self.model.watch(self.query.to(self.model.device), self.n_layers)
+        return self.model.trace(self.query.to(self.model.device), self.n_layers, self.engine)
 
 
 @dataclass(eq=False)
 class Progress:
-    """A run under way: advanced slice by slice, in whichever thread."""
+    """A run in progress: advanced slice by slice, in any thread."""
 
     run: Run
     trace: Trace = field(init=False)
@@ -132,7 +135,7 @@ class Progress:
         return self.trace.count > self.run.n_layers
 
     def advance(self, seconds: float) -> None:
-        """Go on for about so many seconds, at least one layer."""
+        """Compute layers for about this many seconds, at least one."""
         deadline = time.perf_counter() + seconds
         with torch.inference_mode():
             for layer in self._layers:
@@ -149,7 +152,7 @@ pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2), thread_name_prefix="qtcor
 
 
 def in_pool(function: Callable[..., T], *arguments: Any) -> T:
-    """A call in a thread of the pool, with one thread for its tensors. The caller waits: not from within the pool."""
+    """Call a function in a thread of the pool, with one thread for its tensors, and wait. Not from within the pool."""
     return pool.submit(function, *arguments).result()
 
 
@@ -166,23 +169,23 @@ def compute(header: Header, runs: Sequence[Run]) -> bytes:
 
 
 async def stream(header: Header, runs: Sequence[Run]) -> AsyncIterator[bytes]:
-    """Frames blobs, each with all the layers so far; the last one is complete. Cancel the task to give up the runs."""
+    """Blobs of frames, each with all layers so far; the last one is complete. Cancel the task to cancel the runs."""
     loop = asyncio.get_running_loop()
     progresses = [Progress(run) for run in runs]
     emitted = float("-inf")
     for progress in progresses:
         while not progress.done:
             await loop.run_in_executor(pool, progress.advance, SLICE)
-            complete = all(other.done for other in progresses)
+            complete = all(item.done for item in progresses)
             if complete or time.monotonic() - emitted >= EMIT:
-                yield pack(header, [other.trace for other in progresses if other.trace.count])
+                yield pack(header, [item.trace for item in progresses if item.trace.count])
                 emitted = time.monotonic()
 
 
 class Latest:
-    """Runs the newest job only: `submit` gives up the one before, between two of its slices.
+    """Runs only the latest job: `submit` cancels the previous one, between two of its slices.
 
-    Must be used from the thread of one event loop; without a running loop a job is run to its end at once.
+    Must be used from the thread of one event loop; without a running loop a job runs to completion immediately.
     """
 
     def __init__(self, failed: Callable[[str], None] | None = None) -> None:
@@ -206,7 +209,7 @@ class Latest:
         self._task = None
 
     async def _guard(self, job: Callable[[], Awaitable[None]]) -> None:
-        """A failure is logged here and told in plain words; no traceback reaches a browser."""
+        """Run a job; a failure is logged and reported in plain words, so that no traceback reaches a browser."""
         try:
             await job()
         except asyncio.CancelledError:
@@ -216,4 +219,4 @@ class Latest:
             self._failed("The model could not answer this question; try another mask or image.")
         except Exception:
             log.exception("a run failed")
-            self._failed("Something went wrong in this run; the rest of the page goes on working.")
+            self._failed("Something went wrong in this run; the rest of the page still works.")

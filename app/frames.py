@@ -1,4 +1,4 @@
-"""Layers as bytes: what the player in the browser draws.
+"""Layers as bytes, for the player in the browser.
 
 A blob is a u32 (little-endian) with the length of a JSON header, the header padded to a multiple of four bytes, then for
 each run its layers, each layer its channels, each channel height × width bytes. A byte b of a channel stands for
@@ -17,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qtcore.metrics import BITS, iou
-from qtcore.models.base import Layer, Model
+from qtcore.inference import Layer
+from qtcore.metrics import BITS, iou, nll
+from qtcore.models.base import Model
 from qtcore.models.grid import LABELS, GridMRF
 
 CONTOUR, OUT, IN = range(len(LABELS))
@@ -28,7 +29,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Channel:
-    """One map of numbers, with the fixed scale that its bytes are on."""
+    """One map of numbers, with the fixed scale of its bytes."""
 
     name: str
     low: float
@@ -105,7 +106,7 @@ def pack(header: Header, traces: Sequence[Trace]) -> bytes:
 
 
 def unpack(blob: bytes) -> tuple[dict[str, Any], list[Bytes]]:
-    """The header, and for each run its bytes [layers, channels, height, width]: what the browser does, for tests and GIFs."""
+    """The header, and for each run its bytes [layers, channels, height, width]: as in the browser, for tests and GIFs."""
     (length,) = struct.unpack_from("<I", blob)
     described = json.loads(blob[4 : 4 + length])
     height, width, channels = described["height"], described["width"], len(described["channels"])
@@ -127,11 +128,20 @@ def truth_bytes(blob: bytes) -> Bytes | None:
     return np.frombuffer(blob, np.uint8, described["height"] * described["width"], 4 + length)
 
 
+def bits(layer: Layer, truth: Tensor, target: Tensor) -> float | None:
+    """The NCE of one picture in bits per target; None if there are no targets."""
+    if not bool(target.any()):
+        return None
+    device = layer.residual.device
+    losses = nll(layer.marginals, truth.to(device)[None], target.to(device)[None])
+    return float(losses.sum() / target.sum()) * BITS
+
+
 # ---------------------------------------------------------------------- Gaussian pixels
 
 
 class GaussianEncoder:
-    """Mean, standard deviation and difference to the truth of Gaussian pixels, in grey levels where the model knows them.
+    """Mean, standard deviation and difference from the truth of Gaussian pixels, in grey levels if the model has statistics.
 
     `truth` are the standardised values [V] or None; `target` bool [V] says what is scored, in bits per pixel.
     """
@@ -163,10 +173,7 @@ class GaussianEncoder:
         nce = None
         if self.truth is not None:
             shown.append(shown[0] - self.grey(self.truth))
-            if bool(self.target.any()):
-                error = ((self.truth - mean) / deviation)[self.target]
-                nats = error**2 / 2 + deviation[self.target].log() + math.log(2 * math.pi) / 2
-                nce = float(nats.mean()) * BITS
+            nce = bits(layer, self.truth, self.target)
         channels = [channel.quantise(values) for channel, values in zip(self.channels, shown, strict=True)]
         return channels, {"residual": float(layer.residual[0]), "nce": nce}
 
@@ -175,7 +182,7 @@ class GaussianEncoder:
 
 
 class BernoulliEncoder:
-    """Probability and entropy of binary pixels [V], and the difference to the truth."""
+    """Probability and entropy of binary pixels [V], and the difference from the truth."""
 
     def __init__(self, model: Model, truth: Tensor | None, target: Tensor) -> None:
         self.channels: tuple[Channel, ...] = (Channel("mean", 0.0, 1.0), Channel("entropy", 0.0, 1.0))
@@ -192,10 +199,7 @@ class BernoulliEncoder:
         nce = None
         if self.truth is not None:
             shown.append(p - self.truth)
-            if bool(self.target.any()):
-                inside = p.clamp(1e-7, 1 - 1e-7)
-                nats = -(self.truth * inside.log() + (1 - self.truth) * (1 - inside).log())
-                nce = float(nats[self.target].mean()) * BITS
+            nce = bits(layer, self.truth, self.target)
         channels = [channel.quantise(values) for channel, values in zip(self.channels, shown, strict=True)]
         return channels, {"residual": float(layer.residual[0]), "nce": nce}
 
@@ -204,7 +208,7 @@ class BernoulliEncoder:
 
 
 class GridEncoder:
-    """Probabilities of the labels, their entropy and the winning clone of each pixel; IoU and NCE where labels are known."""
+    """Probabilities of the labels, their entropy and the winning clone of each pixel; IoU and NCE if labels are known."""
 
     channels: tuple[Channel, ...] = (
         Channel("contour", 0.0, 1.0),
@@ -231,7 +235,6 @@ class GridEncoder:
         ]
         scalars: dict[str, float | None] = {"residual": float(layer.residual[0]), "nce": None, "iou": None}
         if self.truth is not None:
-            right = p.gather(-1, self.truth[..., None])[..., 0].clamp_min(1e-12)
-            scalars["nce"] = float(-right.log().mean()) * BITS
+            scalars["nce"] = bits(layer, self.truth, torch.ones_like(self.truth, dtype=torch.bool))
             scalars["iou"] = float(iou(self.truth[None], p[None, ..., OUT])[0])
         return channels, scalars

@@ -1,4 +1,4 @@
-"""Painter and player for any model with an image shape, in a notebook or anywhere else that Panel goes."""
+"""Painter and player for any model with an image shape, in a notebook or wherever Panel runs."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,6 @@ import panel as pn
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.distributions import Normal
 
 import qtcore
 from app import engine
@@ -16,6 +15,7 @@ from app.components import Painter, Player
 from app.components.player import BERNOULLI_VIEWS, GAUSSIAN_VIEWS, GRID_VIEWS, IOU, NCE_ALL, NCE_HIDDEN, RESIDUAL
 from app.frames import BernoulliEncoder, Encoder, GaussianEncoder, GridEncoder, Header
 from qtcore.errors import InputError
+from qtcore.inference import Engine
 from qtcore.models.base import Model
 from qtcore.models.grid import GridMRF
 
@@ -23,9 +23,9 @@ Bytes = NDArray[np.uint8]
 MAX_SIDE = 128
 
 
-def shape_of(model: Model, given: Sequence[int] | None = None) -> tuple[int, int]:
-    """Height and width of a model's picture: as given, as a grid has it, or as its notes say."""
-    shape = given or ((model.height, model.width) if isinstance(model, GridMRF) else model.notes.get("image_shape"))
+def shape_of(model: Model, image_shape: Sequence[int] | None = None) -> tuple[int, int]:
+    """Height and width of a model's picture: as given, or the model's own."""
+    shape = image_shape or model.image_shape
     if shape is None:
         raise InputError("this model does not say what image its variables form; give image_shape=(height, width).")
     height, width = (int(side) for side in shape)
@@ -45,11 +45,13 @@ class Inline:
         n_layers: int | None = None,
         image_shape: Sequence[int] | None = None,
         scale: int = 8,
+        how: Engine | None = None,
     ) -> None:
         self.model = model
         self.shape = shape_of(model, image_shape)
-        self.grid = isinstance(model, GridMRF)
-        self.n_layers = model.n_layers if n_layers is None else n_layers
+        self.grid, self.gaussian = model.variables.kind == "label", model.variables.kind == "real"
+        self.how = (how or model.engine).at(n_layers)
+        self.n_layers = self.how.steps(model)
         flat = self.shape[0] * self.shape[1]
         if values is not None and values.numel() != flat:
             raise InputError(f"values have {values.numel()} numbers, but the image has {self.shape[0]}×{self.shape[1]} pixels.")
@@ -57,9 +59,6 @@ class Inline:
             raise InputError(f"truth has {truth.numel()} numbers, but the image has {self.shape[0]}×{self.shape[1]} pixels.")
         self.values = torch.zeros(flat) if values is None else values.detach().float().cpu().reshape(-1)
         self.truth = None if truth is None else truth.detach().cpu().reshape(self.shape)
-        with torch.no_grad():
-            probe = model(self._query(torch.zeros(flat)), 0)
-        self.gaussian = isinstance(probe, Normal)
         self.painter = Painter(self._picture(), drawable=self.grid, scale=scale, margin=(5, 16, 5, 5))
         views = GRID_VIEWS if self.grid else GAUSSIAN_VIEWS if self.gaussian else BERNOULLI_VIEWS
         self.player = Player(
@@ -79,9 +78,9 @@ class Inline:
         if self.grid:
             return np.where(self.values.numpy().reshape(self.shape) > 0.5, 255, 0).astype(np.uint8)
         encoder = GaussianEncoder if self.gaussian else BernoulliEncoder
-        found = encoder(self.model, self.values, self.values == self.values).truth_bytes()
-        assert found is not None
-        return found.reshape(self.shape)
+        grey = encoder(self.model, self.values, self.values == self.values).truth_bytes()
+        assert grey is not None
+        return grey.reshape(self.shape)
 
     def _query(self, weights: Tensor) -> qtcore.Query:
         values = self.values
@@ -91,7 +90,7 @@ class Inline:
         return qtcore.Query(values.reshape(1, *shape), weights.reshape(1, *shape)).to(self.model.device)
 
     def question(self) -> tuple[Header, list[engine.Run]]:
-        """What to run for what the painter shows."""
+        """The runs for the painter's current picture and mask."""
         weights = torch.from_numpy(self.painter.weights.reshape(-1).astype(np.float32)) / 255
         encoder: Encoder
         extra: dict[str, object] = {"without": dict.fromkeys(("nce", "iou"), "Hide a pixel completely to score.")}
@@ -107,7 +106,8 @@ class Inline:
             pixels = kind(self.model, self.values, weights == 0)
             encoder, truth = pixels, pixels.truth_bytes()
         header = Header(self.shape, encoder.channels, self.painter.seq, truth, extra=extra)
-        return header, [engine.Run(f"{self.n_layers} layers", self.model, self._query(weights), encoder, self.n_layers)]
+        label, query = f"{self.n_layers} layers", self._query(weights)
+        return header, [engine.Run(label, self.model, query, encoder, self.n_layers, self.how)]
 
     async def _run(self) -> None:
         header, runs = self.question()
@@ -122,8 +122,9 @@ def widget(
     n_layers: int | None = None,
     image_shape: Sequence[int] | None = None,
     scale: int = 8,
+    engine: Engine | None = None,
 ) -> pn.viewable.Viewable:
-    """Painter and player for a model: hide pixels with the mouse and watch the layers fill them in.
+    """Painter and player for a model: hide pixels with the mouse and see the layers fill them in.
 
     In a notebook, after ``import panel as pn; pn.extension(inline=True)``::
 
@@ -134,9 +135,10 @@ def widget(
     Args:
         model: any model of this package that has an image shape.
         values: the picture, one number per pixel in the model's own units (zeros by default); a grid's is 0 or 1.
-        truth: the label image of a GridMRF, when it is known.
-        n_layers: another number of layers than the model's own.
-        image_shape: height and width, for a model that does not know them.
+        truth: the label image of a GridMRF, if known.
+        n_layers: number of layers; by default the model's own.
+        image_shape: height and width, for a model without them.
         scale: screen pixels per image pixel.
+        engine: another engine than the model's own, such as ``qtcore.BP(damping=0.5)`` or ``qtcore.Gibbs(200)``.
     """
-    return Inline(model, values, truth, n_layers, image_shape, scale).view
+    return Inline(model, values, truth, n_layers, image_shape, scale, engine).view

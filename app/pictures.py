@@ -17,10 +17,10 @@ import qtcore
 from app import masks
 from app.components.player import GAUSSIAN_VIEWS, picture
 from app.frames import GaussianEncoder
-from qtcore.cli import arguments, guarded
 from qtcore.data import faces_offline
 from qtcore.data.frey import SHAPE
-from qtcore.files import write_atomically
+from qtcore.support.cli import arguments, guarded
+from qtcore.support.files import write_atomically
 
 FACE, ZOOM, GAP = 0, 7, 8
 MASKS = ("left half", "mouth", "80 %")
@@ -32,34 +32,34 @@ HIDDEN = (120, 150, 190)
 
 @dataclass(frozen=True)
 class Command:
-    """Where to put the picture."""
+    """Where to write the picture."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """A GIF."""
 
 
 def frames(mask: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-    """What is seen, the mean and the standard deviation after each of the shown layers, side by side."""
+    """The observed pixels, the mean and the standard deviation after each of the shown layers, side by side."""
     model = qtcore.load("grbm/frey")
     face = faces_offline()[FACE : FACE + 1]
-    seen = torch.from_numpy(mask.reshape(1, -1) > 0)
-    encoder = GaussianEncoder(model, face[0], ~seen[0])
-    given = encoder.truth_bytes()
-    assert given is not None
-    grey = given.reshape(*SHAPE, 1).repeat(3, 2)
+    observed = torch.from_numpy(mask.reshape(1, -1) > 0)
+    encoder = GaussianEncoder(model, face[0], ~observed[0])
+    face_bytes = encoder.truth_bytes()
+    assert face_bytes is not None
+    grey = face_bytes.reshape(*SHAPE, 1).repeat(3, 2)
     shown = np.where(mask[..., None] > 0, grey, np.array(HIDDEN, np.uint8))
     names = [channel.name for channel in encoder.channels]
     views = [view for view in GAUSSIAN_VIEWS if view["channel"] in ("mean", "deviation")]
-    found = []
+    images = []
     with torch.inference_mode():
-        for layer in model.layers(qtcore.Query(face, seen)):
+        for layer in model.layers(qtcore.Query(face, observed)):
             if layer.index in SHOWN:
                 channels = np.stack([channel.reshape(SHAPE) for channel in encoder.encode(layer)[0]])
                 maps = [shown, *(picture(channels, names, view, []) for view in views)]
-                maps = [each.repeat(ZOOM, 0).repeat(ZOOM, 1) for each in maps]
+                maps = [panel.repeat(ZOOM, 0).repeat(ZOOM, 1) for panel in maps]
                 gap = np.full((maps[0].shape[0], GAP, 3), 255, np.uint8)
-                found.append(np.concatenate([part for each in maps for part in (each, gap)][:-1], 1))
-    return found
+                images.append(np.concatenate([part for panel in maps for part in (panel, gap)][:-1], 1))
+    return images
 
 
 def main() -> int:
@@ -68,7 +68,7 @@ def main() -> int:
     durations: list[int] = []
     for name in MASKS:
         made = frames(masks.FACES[name](SHAPE, 0))
-        images += [Image.fromarray(each).convert("P", palette=Image.Palette.ADAPTIVE) for each in made]
+        images += [Image.fromarray(frame).convert("P", palette=Image.Palette.ADAPTIVE) for frame in made]
         durations += [MILLISECONDS] * (len(made) - 1) + [PAUSE]
 
     def save(path: Path) -> None:

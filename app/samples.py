@@ -1,4 +1,4 @@
-"""Binary pictures and records to ask about: from the test set where it is on this machine, else dreamed up by the model."""
+"""Binary pictures and records for queries: from the test set if it is on this machine, else dreamed up by the model."""
 
 import functools
 import logging
@@ -10,24 +10,20 @@ from torch import Tensor
 
 import qtcore
 from app import engine
-from qtcore.data import load
+from qtcore.data import SPECIFICATIONS, load
 from qtcore.data.inventory import holding
-from qtcore.data.variables import variable_names
 from qtcore.dream import dream_records
 from qtcore.errors import DataError
-from qtcore.paper import DATASETS
-from qtcore.tables import TITLES
 
 log = logging.getLogger(__name__)
 
-IMAGE_SHAPES = {"digits": (8, 8), "ocr_letters": (16, 8)}
 KINDS = ("rbm", "dbm")
 N_SHOWN = 18
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What can be picked: values [n, V] in [0, 1], and what they are."""
+    """Rows to choose from: values [n, V] in [0, 1], and where they come from."""
 
     dataset: str
     key: str
@@ -37,12 +33,12 @@ class Samples:
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """Height and width, where a row is a picture."""
-        return IMAGE_SHAPES.get(self.dataset)
+        """Height and width, if a row is a picture."""
+        return SPECIFICATIONS[self.dataset].image_shape
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        return variable_names(self.dataset)
+        return SPECIFICATIONS[self.dataset].variable_names
 
     def pictures(self) -> NDArray[np.uint8]:
         """Grey pictures [n, height, width]."""
@@ -56,15 +52,16 @@ class Samples:
 
 
 def offered() -> dict[str, list[str]]:
-    """Dataset → the kinds of models there are for it. The digits come first and always: they need no file of data."""
+    """Dataset → the kinds of models that exist for it. The digits are always there and come first: they need no data file."""
     shipped = qtcore.available()
-    found = {name: [kind for kind in KINDS if f"{kind}/{name}" in shipped] for name in DATASETS}
-    first = {"digits": found.pop("digits") or ["rbm"]}
-    return first | {name: kinds for name, kinds in found.items() if kinds}
+    sets = [name for name, known in SPECIFICATIONS.items() if known.kind in ("binary", "soft")]
+    models = {name: [kind for kind in KINDS if f"{kind}/{name}" in shipped] for name in sets}
+    first = {"digits": models.pop("digits") or ["rbm"]}
+    return first | {name: kinds for name, kinds in models.items() if kinds}
 
 
 def title(dataset: str) -> str:
-    return {"mushrooms": "Mushrooms", "connect4": "Connect 4"}.get(dataset, TITLES[dataset])
+    return SPECIFICATIONS[dataset].title
 
 
 @functools.cache
@@ -73,7 +70,7 @@ def samples(dataset: str) -> Samples:
     try:
         if holding(dataset).source is not None:
             test = load(dataset).test
-            test = test[: len(test) // 5] if dataset == "digits" else test  # the shifted copies come after the originals
+            test = test[: len(test) // SPECIFICATIONS[dataset].versions]  # shifted copies come after the originals
             rows = test[:: max(1, len(test) // N_SHOWN)][:N_SHOWN].clone()
             return Samples(dataset, "test", f"{title(dataset)} (test set)", rows)
     except DataError as error:

@@ -1,4 +1,4 @@
-"""How many users are served at once. Beyond that a new one gets a polite page instead of a slow one for everybody."""
+"""The number of users served at once. Beyond it, a new one gets a polite page instead of a slow app for everybody."""
 
 import os
 import threading
@@ -12,14 +12,14 @@ def _limit() -> int:
 
 
 LIMIT = _limit()
-"""Sessions at a time; QTCORE_SESSIONS sets another number."""
+"""Largest number of sessions at a time; set by QTCORE_SESSIONS."""
 
 _lock = threading.Lock()
 _open: set[str] = set()
 
 
 def opened(identity: str) -> bool:
-    """Note a new session; False when there is no room for it."""
+    """Register a new session; False if the server is full."""
     with _lock:
         if len(_open) >= LIMIT:
             return False
@@ -28,13 +28,13 @@ def opened(identity: str) -> bool:
 
 
 def closed(identity: str) -> None:
-    """Note that a session ended (one that was refused is not known, and that is fine)."""
+    """Remove a session (one that was refused is unknown, which is fine)."""
     with _lock:
         _open.discard(identity)
 
 
 def admitted(identity: str | None) -> bool:
-    """Whether it is one of those that found room; without a server there is always room."""
+    """Whether a session was admitted; always, without a server."""
     return identity is None or identity in _open
 
 

@@ -1,4 +1,4 @@
-"""What surrounds the pages: header, tabs, the address that holds the state, and words for errors."""
+"""The frame around the pages: header, tabs, the address that holds the state, and error messages."""
 
 import logging
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Shell:
         self.tabs.param.watch(self._turn, "active")
 
     def remember(self, page: str, **changes: Any) -> None:
-        """Put a page's new state into the address, if it is the one that is seen."""
+        """Put a page's new state into the address, if it is the active page."""
         self.states[page] = replace(self.states[page], **{key: str(value) for key, value in changes.items()})
         if page == self.active:
             self._show_address()
@@ -61,7 +61,7 @@ class Shell:
         self.address.query = self.states[self.active].to_query()
 
     def show(self, page: str) -> None:
-        """Turn to a page."""
+        """Switch to a page."""
         self.tabs.active = PAGES.index(page)
 
     def _turn(self, event: Any) -> None:
@@ -70,7 +70,7 @@ class Shell:
         self._show_address()
 
     def _fill(self, name: str) -> None:
-        """Make a page when it is first seen: opening the app should not cost five pages."""
+        """Make a page when it is first shown, so that the app opens fast."""
         column = self._columns[name]
         if len(column):
             return
@@ -92,9 +92,9 @@ class Shell:
         share, tour = header_button("Share", "link"), header_button("Tour", "explore")
         tour.on_click(lambda event: self.tour.start())
         share.jscallback(clicks=COPY, args={})
-        told = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
+        notice = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
         return window(
-            header=[pn.HSpacer(), *told, badge, share, tour],
+            header=[pn.HSpacer(), *notice, badge, share, tour],
             main=[self.address, self.tabs, self.tour.card],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
@@ -109,8 +109,8 @@ def header_button(label: str, icon: str) -> pmui.Button:
 def window(**parts: Any) -> Viewable:
     """The page around everything.
 
-    A Page follows the server's global `busy` flag to show a bar. That flag would keep every page that was ever opened in
-    memory (and the bar would flicker at each stroke), so the page is cut loose from it.
+    A Page watches the server's global `busy` flag to show a bar. That flag would keep every page ever opened in memory (and
+    the bar would flicker at each stroke), so the page is detached from it.
     """
     page = pmui.Page(title="qtcore", **parts)
     followed = page._param__private.ref_watchers  # private; tests/app/test_shell.py notices when it changes
@@ -121,16 +121,16 @@ def window(**parts: Any) -> Viewable:
 
 
 def guarded(make: Callable[[], Viewable]) -> Viewable:
-    """A page, or a sentence in its place: one page's trouble neither stops the others nor shows its traceback."""
+    """A page, or a sentence in its place: one page's failure neither stops the others nor shows a traceback."""
     try:
         return make()
     except Exception:
         log.exception("a page could not be made")
-        return pmui.Alert("This page cannot be shown; the others go on working.", severity="error", margin=16)
+        return pmui.Alert("This page cannot be shown; the others still work.", severity="error", margin=16)
 
 
 def refusal() -> Viewable:
-    """For a user who finds no room."""
+    """The page for a user when the server is full."""
     return window(
         main=[
             pmui.Typography("Please come back in a few minutes", variant="h5", margin=16),

@@ -1,7 +1,7 @@
-"""What a page shows, as the parameters of an address: opening the address shows the same again.
+"""The state of a page as the parameters of an address: opening the address restores it.
 
 Every page keeps a flat dictionary of strings; this module turns masks and pictures into short strings and back, and
-refuses what does not fit in plain words (a link can be edited by anyone).
+ignores what does not fit (a link can be edited by anyone).
 """
 
 import base64
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 PAGES = ("faces", "contours", "digits", "lab", "results")
 MAX_TEXT = 8192
-"""Characters of one parameter: a larger one did not come from us."""
+"""Largest number of characters of one parameter that the app itself writes."""
 
 Bytes = NDArray[np.uint8]
 
@@ -41,7 +41,7 @@ def decode_bytes(text: str, shape: tuple[int, int]) -> Bytes | None:
                 return None
             return (np.unpackbits(np.frombuffer(data, np.uint8))[:size] * np.uint8(255)).reshape(shape)
         if text[0] == "z":
-            unpacked = zlib.decompressobj().decompress(data, size + 1)  # never more than what fits, whatever it claims
+            unpacked = zlib.decompressobj().decompress(data, size + 1)  # never more than fits, whatever it claims
             if len(unpacked) == size:
                 return np.frombuffer(unpacked, np.uint8).reshape(shape).copy()
     except (ValueError, binascii.Error, zlib.error):
@@ -62,7 +62,7 @@ class State:
     image: str = ""
     mask: str = ""
     pixels: str = ""
-    """The picture itself, where it was uploaded or drawn."""
+    """The picture itself, if it was uploaded or drawn."""
     compare: str = ""
     noise: str = ""
     """Contours: missing fraction, spurious strokes and seed, as "0.2-8-0"."""
@@ -71,24 +71,23 @@ class State:
     graph: str = ""
     """The lab's graph with its settings."""
     record: str = ""
-    """Digits and tables: what is known of a record, and what is asked."""
+    """Digits and tables: which variables of a record are known, and which are asked for."""
 
     @classmethod
     def from_query(cls, query: str) -> "State":
         """From the part of an address after the question mark; unknown or oversized parameters are ignored."""
-        known = {each.name for each in fields(cls)}
+        known = {entry.name for entry in fields(cls)}
         try:
-            given = parse_qsl(query.lstrip("?"), max_num_fields=64)
-        except ValueError:  # more than that did not come from us
-            given = []
-        found = {key: value for key, value in given if key in known and len(value) <= MAX_TEXT}
-        state = cls(**found)
+            pairs = parse_qsl(query.lstrip("?"), max_num_fields=64)
+        except ValueError:  # not an address of ours
+            pairs = []
+        state = cls(**{key: value for key, value in pairs if key in known and len(value) <= MAX_TEXT})
         return state if state.page in PAGES else replace(state, page=PAGES[0])
 
     def to_query(self) -> str:
         """Something like "?page=faces&image=dream-3&mask=b…"."""
-        given = {each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name)}
-        return "?" + urlencode(given)
+        parameters = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return "?" + urlencode({name: value for name, value in parameters.items() if value})
 
     def integer(self, name: str, low: int, high: int, default: int) -> int:
         """A parameter as a whole number between two bounds, or the default."""

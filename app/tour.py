@@ -1,4 +1,4 @@
-"""Five cards that lead through the pages: what is asked, how it is answered, and why training for it helps."""
+"""Five cards that lead through the pages: the query, how it is answered, and why training for it helps."""
 
 from collections.abc import Callable
 
@@ -10,36 +10,36 @@ CARDS = (
     (
         "faces",
         "One model, any question",
-        r"A query says which variables are seen. The answer is a marginal for each of the others: "
+        r"A query says which variables are seen. The answer is a marginal for each of the others, "
         r"$p(v_i \mid v_{\mathrm{seen}}) = \sum_{\text{all other } v} \sum_h p(v, h \mid v_{\mathrm{seen}})$, a sum with far "
-        r"too many terms. Paint on the face: each mask is another query to the same model.",
+        r"too many terms. Paint on the face: every mask is another query to the same model.",
     ),
     (
         "lab",
         "Messages instead of sums",
         r"In belief propagation each variable tells each neighbour what it believes without that neighbour: "
         r"$m_{i \to j} = f_{w_{ij}}\big(b_i + \sum_{k \ne j} m_{k \to i}\big)$. On a tree this gives the exact marginals. On a "
-        r"loop a message comes back and is counted again: strengthen the couplings and see the beliefs go astray.",
+        r"loop a message comes back and is counted twice: make the couplings stronger and see the beliefs go wrong.",
     ),
     (
         "digits",
-        "Rounds are layers",
-        r"$N$ rounds of messages, $m^{(n+1)} = F_\theta(m^{(n)}, \text{data}, \text{mask})$, are a network of $N$ layers that "
-        r"share their weights $\theta$: the couplings and biases. The last layer gives the marginals, "
+        "Iterations become layers",
+        r"$N$ updates of the messages, $m^{(n+1)} = F_\theta(m^{(n)}, \text{data}, \text{mask})$, are a network of $N$ layers "
+        r"that share their weights $\theta$: the couplings and biases. The last layer gives the marginals, "
         r"$p_i = \sigma(b_i + \sum_k m^{(N)}_{k \to i})$. Hide some pixels, then move through the layers with the slider.",
     ),
     (
         "contours",
         "Trained for its queries",
         r"Query training draws an example $v$ and a random mask, and lowers $-\sum_{i\ \mathrm{asked}} \log p_i(v_i)$ by the "
-        r"gradient through all layers. What it finds can be a worse model of the data, but its answers after these $N$ "
+        r"gradient through all layers. The result can be a worse model of the data, but its marginals after these $N$ "
         r"layers are better. This one was trained to complete contours: draw one with a gap.",
     ),
     (
         "results",
         "How well it works",
         r"On the test data the score is $\mathrm{NCE} = -\tfrac1n \sum_{i\ \mathrm{asked}} \log_2 p_i(v_i)$, in bits per "
-        r"variable: lower is better. The tables hold the paper's figures beside ours, and what other ways of training "
+        r"variable: lower is better. The tables show the paper's figures next to ours, and what other ways of training "
         r"(PCD, AdVIL) give with the same belief propagation.",
     ),
 )
@@ -50,7 +50,7 @@ INSIDE = {"padding": "12px 16px", "boxSizing": "border-box"}
 
 
 class Tour:
-    """A card in the corner, not in the way: the page beside it goes on working. `turn` shows a page by its name."""
+    """A card in the corner that leaves the page usable. `turn` shows a page by its name."""
 
     def __init__(self, turn: Callable[[str], None]) -> None:
         self._turn = turn
@@ -64,7 +64,7 @@ class Tour:
 
     def start(self) -> None:
         """Show the first card."""
-        if not len(self.card):  # opening the app should not cost a tour
+        if not len(self.card):  # made on first use, so that the app opens fast
             row = pmui.Row(self._back, self._next, self._end, margin=(4, 0, 0, -8))
             self.card[:] = [self._title, self._text, row]
         self._show(0)

@@ -1,4 +1,4 @@
-"""Uploaded pictures: checked before they are decoded, decoded by Pillow alone, refused in plain words."""
+"""Uploaded pictures: checked before decoding, decoded by Pillow only, refused in plain words."""
 
 import io
 import warnings
@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 
 
 class UploadError(ValueError):
-    """Why a picture is refused, in one sentence for the user."""
+    """Why a picture is refused, as a sentence for the user."""
 
 
 def read_image(data: bytes) -> Image.Image:
@@ -33,7 +33,7 @@ def read_image(data: bytes) -> Image.Image:
                 raise UploadError(f"The picture has {width} × {height} pixels; up to {MAX_PIXELS // 10**6} million are read.")
             image.load()
             upright = ImageOps.exif_transpose(image)
-            if upright.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+            if upright.mode.startswith("I"):  # 16-bit grey, which Pillow would clip at 255
                 upright = Image.fromarray((np.asarray(upright, np.float32) / 257).round().clip(0, 255).astype(np.uint8))
             flat = Image.new("RGBA", upright.size, "white")
             flat.alpha_composite(upright.convert("RGBA"))
@@ -44,7 +44,7 @@ def read_image(data: bytes) -> Image.Image:
         raise UploadError(f"The picture has too many pixels; up to {MAX_PIXELS // 10**6} million are read.") from error
     except UnidentifiedImageError as error:
         raise UploadError("This is not a picture in PNG, JPEG, GIF, BMP or WebP format.") from error
-    except Exception as error:  # Pillow's decoders raise many kinds on a broken file
+    except Exception as error:  # Pillow's decoders raise many kinds of errors on a broken file
         raise UploadError("The picture is damaged and cannot be read.") from error
 
 
@@ -68,18 +68,18 @@ def drawing_from(data: bytes, shape: tuple[int, int]) -> Bytes:
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     # A thin line must survive being scaled down: the brightest pixel of each cell counts, not the mean.
     cells = _brightest(np.asarray(image, np.uint8), (size[1], size[0]))
-    found = np.zeros(shape, np.uint8)
+    result = np.zeros(shape, np.uint8)
     top, left = (height - size[1]) // 2, (width - size[0]) // 2
-    found[top : top + size[1], left : left + size[0]] = np.where(cells > 127, 255, 0)
-    return found
+    result[top : top + size[1], left : left + size[0]] = np.where(cells > 127, 255, 0)
+    return result
 
 
 def _brightest(values: Bytes, shape: tuple[int, int]) -> Bytes:
     rows = np.linspace(0, values.shape[0], shape[0] + 1).astype(int)
     columns = np.linspace(0, values.shape[1], shape[1] + 1).astype(int)
-    found = np.zeros(shape, np.uint8)
+    result = np.zeros(shape, np.uint8)
     for i in range(shape[0]):
         band = values[rows[i] : max(rows[i + 1], rows[i] + 1)].max(0)
         for j in range(shape[1]):
-            found[i, j] = band[columns[j] : max(columns[j + 1], columns[j] + 1)].max()
-    return found
+            result[i, j] = band[columns[j] : max(columns[j + 1], columns[j] + 1)].max()
+    return result

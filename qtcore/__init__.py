@@ -1,13 +1,32 @@
-"""qtcore: loopy belief propagation, unrolled and trained for the queries that you ask."""
+"""qtcore: loopy belief propagation, unrolled and trained for the queries you ask."""
 
+from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, exact
+from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
-from qtcore.models.base import Layer, available, load
 from qtcore.models.dbm import DBM
+from qtcore.models.files import available, load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.grid import GridMRF
 from qtcore.models.pairwise import PairwiseMRF
 from qtcore.models.rbm import RBM
 from qtcore.query import Query
 
-__all__ = ["DBM", "RBM", "GaussianRBM", "GridMRF", "Layer", "PairwiseMRF", "Query", "available", "fit", "load"]
+__all__ = [
+    "BP",
+    "DBM",
+    "RBM",
+    "Engine",
+    "Exact",
+    "GaussianRBM",
+    "Gibbs",
+    "GridMRF",
+    "Layer",
+    "PairwiseMRF",
+    "Query",
+    "available",
+    "backend",
+    "exact",
+    "fit",
+    "load",
+]
 __version__ = "0.1.0"

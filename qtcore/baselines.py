@@ -1,4 +1,4 @@
-"""The trivial predictors of the paper's tables: what a model has to beat, and a check of data and units."""
+"""The trivial predictors of the paper's tables: a lower bar for every model, and a check of data and units."""
 
 import math
 
@@ -29,7 +29,7 @@ def per_image_gaussian(values: Tensor, target: Tensor) -> Tensor:
 
 
 def random_guess_iou(labels: Tensor, out: int, seed: int = 0) -> Tensor:
-    """IoU of each label image [n, h, w], float64 [n], when every pixel is called IN or OUT by the toss of a coin.
+    """IoU of each label image [n, h, w], float64 [n], when every pixel is labelled IN or OUT by a coin toss.
 
     The foreground is all that is not `out`.
     """

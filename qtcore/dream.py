@@ -20,27 +20,26 @@ from PIL import Image
 from torch import Tensor
 
 import qtcore
-from qtcore.cli import arguments, guarded
 from qtcore.data.frey import grey_levels
 from qtcore.errors import InputError
-from qtcore.files import write_atomically
 from qtcore.models.base import Model
-from qtcore.models.grbm import GaussianRBM
 from qtcore.query import Query
+from qtcore.support.cli import arguments, guarded
+from qtcore.support.files import write_atomically
 
 
 def blocks(image_shape: tuple[int, int], size: int, generator: torch.Generator, spread: float = 1.5) -> list[Tensor]:
     """The pixels of each block of size×size, in an order from the middle outwards, shuffled by `spread` blocks."""
     height, width = image_shape
     pixels = torch.arange(height * width).reshape(height, width)
-    found = []
+    ordered = []
     for top in range(0, height, size):
         for left in range(0, width, size):
             block = pixels[top : top + size, left : left + size].flatten()
             middle = torch.tensor([top + size / 2 - height / 2, left + size / 2 - width / 2])
             distance = float(middle.norm()) / size + spread * float(torch.rand((), generator=generator))
-            found.append((distance, block))
-    return [block for _, block in sorted(found, key=lambda pair: pair[0])]
+            ordered.append((distance, block))
+    return [block for _, block in sorted(ordered, key=lambda pair: pair[0])]
 
 
 @torch.inference_mode()
@@ -56,12 +55,12 @@ def dream(
     """Samples [count, V] of a model with Gaussian pixels, drawn block by block.
 
     Args:
-        image_shape: height and width; the model's notes know those of a shipped model.
+        image_shape: height and width; a shipped model has its own.
         size: side of a block in pixels.
         temperature: factor on the standard deviation of every draw; below 1 the faces are more typical.
         smooth: how much of its mean given all other blocks each block gets in the last pass (0 … 1).
     """
-    shape = image_shape or model.notes.get("image_shape")
+    shape = image_shape or model.image_shape
     if shape is None:
         raise InputError("this model does not say what image its variables form; give image_shape=(height, width).")
     height, width = (int(side) for side in shape)
@@ -69,7 +68,7 @@ def dream(
         raise InputError(f"count and size must be at least 1, not {count} and {size}.")
     if not 0 <= temperature < math.inf or not 0 <= smooth <= 1:
         raise InputError(f"temperature must be 0 or more and smooth between 0 and 1, not {temperature:g} and {smooth:g}.")
-    if not isinstance(model, GaussianRBM):
+    if model.variables.kind != "real":
         raise InputError(f"faces are dreamed up by a GaussianRBM, such as grbm/frey; this model is a {type(model).__name__}.")
     generator = torch.Generator().manual_seed(seed)
     parts = blocks((height, width), size, generator)
@@ -99,7 +98,7 @@ def dream_records(model: Model, count: int = 8, seed: int = 0, rounds: int = 128
     if count < 1 or rounds < 1:
         raise InputError(f"count and rounds must be at least 1, not {count} and {rounds}.")
     generator = torch.Generator().manual_seed(seed)
-    (size,) = model._sample_shape()
+    (size,) = model.variables.shape
     assert size is not None
     values, observed = torch.zeros(count, size), torch.zeros(count, size, dtype=torch.bool)
     n_rounds = min(rounds, size)
@@ -150,8 +149,8 @@ def main() -> None:
         raise InputError(f"seed must be between 0 and 2**63, not {settings.seed}.")
     if settings.sheet is not None and settings.sheet.resolve() == settings.out.resolve():
         raise InputError("the sheet and the faces need a file each; give --sheet another name.")
-    model = qtcore.load(settings.model).compile_layers()
-    found = dream(
+    model = qtcore.load(settings.model)
+    dreams = dream(
         model,
         settings.count,
         size=settings.size,
@@ -159,20 +158,20 @@ def main() -> None:
         smooth=settings.smooth,
         seed=settings.seed,
     )
-    if any(not 0 <= number < len(found) for number in settings.keep):
-        raise InputError(f"keep holds a number that is not among the {len(found)} dreams (they count from 0).")
+    if any(not 0 <= number < len(dreams) for number in settings.keep):
+        raise InputError(f"keep holds a number that is not among the {len(dreams)} dreams (they count from 0).")
     if settings.sheet is not None:
-        height, width = model.notes["image_shape"]
-        picture = contact_sheet(grey_levels(found, model.statistics), (height, width))
+        assert model.image_shape is not None
+        picture = contact_sheet(grey_levels(dreams, model.statistics), model.image_shape)
         write_atomically(settings.sheet, lambda path: picture.save(path, "PNG"))
-    kept = found[list(settings.keep)] if settings.keep else found
+    kept = dreams[list(settings.keep)] if settings.keep else dreams
 
     def write(path: Path) -> None:
         with path.open("wb") as file:
             np.savez_compressed(file, faces=kept.numpy().astype(np.float32))
 
     write_atomically(settings.out, write)
-    print(f"{len(kept)} of {len(found)} dreams written to {settings.out}")
+    print(f"{len(kept)} of {len(dreams)} dreams written to {settings.out}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Everything that can be wrong with what a user hands us, by name.
+"""Exceptions for everything that can be wrong with a user's input.
 
-Each message is one sentence that says what was found and what is expected. The command lines print it and
-leave with exit code 2; see :func:`qtcore.cli.guarded`.
+Each message is a single sentence that says what is wrong and what is expected. The commands print it and exit with code 2;
+see :func:`qtcore.cli.guarded`.
 """
 
 
@@ -18,22 +18,26 @@ class UnknownNameError(ValueError):
 
 
 class ModelFileError(OSError):
-    """A model file is missing, truncated, foreign, or of a newer format than this version reads."""
+    """A model file is missing, truncated, not ours, or of a newer format than this version reads."""
 
 
 class DataError(OSError):
     """A dataset is missing, damaged, or not what it should be."""
 
 
+class BackendError(ValueError):
+    """The native backend was requested explicitly but is not available; the message says why."""
+
+
 def out_of_memory(error: Exception) -> bool:
-    """Whether memory was the trouble; on the CPU torch raises a RuntimeError like any other."""
+    """Whether the error means out of memory; on the CPU torch raises a plain RuntimeError."""
     import torch
 
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
 def nearest(name: str, known: "list[str]") -> str:
-    """The end of an error message: the known names that look like `name`, else all of them."""
+    """The end of an error message: the known names similar to `name`, or all of them."""
     import difflib
 
     close = difflib.get_close_matches(name, known, n=4, cutoff=0.5)

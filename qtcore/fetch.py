@@ -12,10 +12,10 @@ replaces the public addresses. Exit codes: 0 all right, 1 something is wrong or 
 import argparse
 import logging
 
-from qtcore.cli import guarded
-from qtcore.data import names, registry
+from qtcore.data import names, originals
 from qtcore.data.inventory import Report, holding, verify
 from qtcore.errors import DataError, UnknownNameError, nearest
+from qtcore.support.cli import guarded
 
 
 def main() -> int:
@@ -60,7 +60,7 @@ def _fetch(chosen: list[str]) -> int:
         held = holding(name)
         try:
             for file in held.missing:
-                registry.read(file)  # a file that two sets share may have come with the first one
+                originals.read(file)  # a file that two sets share may have come with the first one
         except DataError as error:
             failed += 1
             print(f"{name:<14}not fetched: {error}")
@@ -71,7 +71,7 @@ def _fetch(chosen: list[str]) -> int:
 
 
 def _verify(chosen: list[str]) -> int:
-    logging.getLogger(registry.__name__).setLevel(logging.ERROR)  # the table says what is damaged
+    logging.getLogger(originals.__name__).setLevel(logging.ERROR)  # the table says what is damaged
     print(f"{'name':<14}{'result':<10}{'source':<12}{'train/valid/test × variables':<32}{'density':<9}checked")
     counts: dict[str, int] = {}
     for name in chosen:

@@ -1,47 +1,75 @@
-"""Queries: which variables are seen, which are asked for, and distributions over such questions.
+"""Queries: which variables are observed, which are targets, and distributions over masks.
 
-A query is what the paper calls the mask `q` together with the data that it lets through (section "Training the
-Inference Network"): evidence where `observed` is 1, a target where it is scored, and everything else is
-marginalised out. Hidden variables never appear in a query.
+A query is the paper's mask `q` together with the data that it reveals (section "Training the Inference Network"): evidence
+where `observed` is 1, targets where it is scored; everything else is marginalised out. Hidden variables never appear in a
+query.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
 from qtcore.errors import InputError
+from qtcore.support.tensors import has_values, shape_text
 
 __all__ = ["Mask", "Query", "fixed", "mixture", "one_target", "patches", "uniform"]
 
 
-def has_values(*tensors: Tensor) -> bool:
-    """Whether tensors hold numbers that can be looked at (fake and meta tensors have shapes only)."""
-    return not any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors)
-
-
-def _tensor(name: str, given: Any) -> Tensor:
+def _tensor(name: str, data: Any) -> Tensor:
     try:
-        tensor = torch.as_tensor(given)
+        tensor = torch.as_tensor(data)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} must be a tensor of numbers, not {type(given).__name__} ({error}).") from error
+        raise InputError(f"{name} must be a tensor of numbers, not {type(data).__name__} ({error}).") from error
     if tensor.is_complex() or tensor.is_quantized:
         raise InputError(f"{name} must hold real numbers, but its dtype is {tensor.dtype}.")
     return tensor
 
 
-@dataclass(frozen=True, eq=False)
+def _same_shape(name: str, data: Any, observed: Tensor) -> Tensor:
+    tensor = _tensor(name, data)
+    if tensor.shape != observed.shape:
+        raise InputError(f"{name} {shape_text(tensor)} must have the shape of observed, {shape_text(observed)}.")
+    if tensor.device != observed.device:
+        raise InputError(f"{name} is on {tensor.device} but observed is on {observed.device}; put both on one.")
+    return tensor
+
+
+def _check_shape(observed: Tensor) -> None:
+    if observed.dim() < 2:
+        raise InputError(f"observed must be batch first, [batch, variables …], but its shape is {shape_text(observed)}.")
+    if observed.numel() == 0:
+        raise InputError(f"a query needs at least one sample and one variable, but the shape is {shape_text(observed)}.")
+
+
+def _check_evidence(values: Tensor, observed: Tensor) -> None:
+    if not has_values(values, observed):
+        return
+    if observed.dtype != torch.bool and not bool(((observed >= 0) & (observed <= 1)).all()):  # NaN fails too
+        worst = observed[~((observed >= 0) & (observed <= 1))][0].item()
+        raise InputError(f"observed must be boolean or a weight in [0, 1], but it holds {worst:g}.")
+    if values.is_floating_point():
+        finite = values.isfinite()
+        if values.dim() > observed.dim():
+            finite = finite.all(-1)
+        bad = (observed != 0) & ~finite
+        if bool(bad.any()):
+            where = tuple(bad.nonzero()[0].tolist())
+            raise InputError(f"values must be finite where they are observed, but at {where} there is NaN or infinity.")
+
+
 class Query:
-    """Data and a mask, batch first: what a model is asked.
+    """A question to a model: data and a mask, batch first. Checked once, on construction; slices and copies on another
+    device are not checked again.
 
     Args:
-        values: the data [B, ...]. What stands where `observed` is 0 is never read (it may be NaN).
+        values: the data [B, ...]. Entries where `observed` is 0 are never read (they may be NaN).
         observed: boolean, or a weight in [0, 1] for soft evidence: a reading that is right with that
-            probability and otherwise says nothing.
-        target: boolean, what is scored. Defaults to `observed == 0`; a GridMRF scores every pixel.
+            probability and carries no information otherwise.
+        target: boolean, what is scored. By default the model decides: the unobserved variables, or every pixel of a
+            GridMRF (see `Model.target`).
         truth: what targets are scored against. Defaults to `values`; a GridMRF needs its label image.
 
     Example:
@@ -51,57 +79,48 @@ class Query:
         tensor([[False,  True, False]])
     """
 
+    __slots__ = ("accepted_by", "given_target", "given_truth", "observed", "values")
+
     values: Tensor
     observed: Tensor
-    target: Tensor = None  # type: ignore[assignment]  # filled in below
-    truth: Tensor = None  # type: ignore[assignment]
-    explicit_target: bool = field(init=False, repr=False, default=False)
-    explicit_truth: bool = field(init=False, repr=False, default=False)
+    given_target: Tensor | None
+    given_truth: Tensor | None
+    accepted_by: object
+    """The `Variables` that have already checked these values."""
 
-    def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731  (the class is frozen)
-        put("explicit_target", self.target is not None)
-        put("explicit_truth", self.truth is not None)
-        put("values", _tensor("values", self.values))
-        put("observed", _tensor("observed", self.observed))
-        values, observed = self.values, self.observed
-        if observed.dim() < 2:
-            raise InputError(f"observed must be batch first, [batch, variables …], but its shape is {_shape(observed)}.")
-        if observed.numel() == 0:
-            raise InputError(f"a query needs at least one sample and one variable, but the shape is {_shape(observed)}.")
+    def __init__(self, values: Any, observed: Any, target: Any = None, truth: Any = None) -> None:
+        values, observed = _tensor("values", values), _tensor("observed", observed)
+        _check_shape(observed)
         if values.shape[: observed.dim()] != observed.shape or values.dim() > observed.dim() + 1:
-            raise InputError(f"values {_shape(values)} and observed {_shape(observed)} must have the same shape.")
+            raise InputError(f"values {shape_text(values)} and observed {shape_text(observed)} must have the same shape.")
         if values.device != observed.device:
             raise InputError(f"values are on {values.device} but observed is on {observed.device}; put both on one.")
-        self._check_evidence()
-        put("target", self._same_shape("target", self.target) if self.explicit_target else observed == 0)
-        if self.target.dtype != torch.bool:
-            raise InputError(f"target must be boolean, but its dtype is {self.target.dtype}.")
-        put("truth", self._same_shape("truth", self.truth) if self.explicit_truth else values)
+        _check_evidence(values, observed)
+        target = None if target is None else _same_shape("target", target, observed)
+        if target is not None and target.dtype != torch.bool:
+            raise InputError(f"target must be boolean, but its dtype is {target.dtype}.")
+        self._fill(values, observed, target, None if truth is None else _same_shape("truth", truth, observed), None)
 
-    def _same_shape(self, name: str, given: Any) -> Tensor:
-        tensor = _tensor(name, given)
-        if tensor.shape != self.observed.shape:
-            raise InputError(f"{name} {_shape(tensor)} must have the shape of observed, {_shape(self.observed)}.")
-        if tensor.device != self.observed.device:
-            raise InputError(f"{name} is on {tensor.device} but observed is on {self.observed.device}; put both on one.")
-        return tensor
+    def _fill(self, *parts: object) -> None:
+        for name, part in zip(("values", "observed", "given_target", "given_truth", "accepted_by"), parts, strict=True):
+            object.__setattr__(self, name, part)
 
-    def _check_evidence(self) -> None:
-        values, observed = self.values, self.observed
-        if not has_values(values, observed):
-            return
-        if observed.dtype != torch.bool and not bool(((observed >= 0) & (observed <= 1)).all()):  # NaN fails too
-            worst = observed[~((observed >= 0) & (observed <= 1))][0].item()
-            raise InputError(f"observed must be boolean or a weight in [0, 1], but it holds {worst:g}.")
-        if values.is_floating_point():
-            finite = values.isfinite()
-            if values.dim() > observed.dim():
-                finite = finite.all(-1)
-            bad = (observed != 0) & ~finite
-            if bool(bad.any()):
-                where = tuple(bad.nonzero()[0].tolist())
-                raise InputError(f"values must be finite where they are observed, but at {where} there is NaN or infinity.")
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a query cannot be changed; make another one with other {name}.")
+
+    def accept(self, variables: object) -> None:
+        """Record that these variables have checked the values."""
+        object.__setattr__(self, "accepted_by", variables)
+
+    @property
+    def target(self) -> Tensor:
+        """The targets as given; by default the unobserved variables."""
+        return self.observed == 0 if self.given_target is None else self.given_target
+
+    @property
+    def truth(self) -> Tensor:
+        """What targets are scored against: the truth as given, or the values."""
+        return self.values if self.given_truth is None else self.given_truth
 
     @property
     def shape(self) -> torch.Size:
@@ -115,25 +134,27 @@ class Query:
     def __len__(self) -> int:
         return len(self.observed)
 
+    def __repr__(self) -> str:
+        extras = [name for name in ("target", "truth") if getattr(self, f"given_{name}") is not None]
+        return f"Query({shape_text(self.values)}{''.join(f', {name} given' for name in extras)}, {self.device})"
+
     def __getitem__(self, rows: "slice | Tensor | Sequence[int]") -> "Query":
-        """The same question for some of the samples."""
+        """The query for some of the samples."""
         return self._map(lambda tensor: tensor[rows])
 
     def to(self, device: "torch.device | str") -> "Query":
         """The same query on another device."""
         return self._map(lambda tensor: tensor.to(device))
 
-    def _map(self, change: Any) -> "Query":
-        return Query(
-            change(self.values),
-            change(self.observed),
-            change(self.target) if self.explicit_target else None,  # type: ignore[arg-type]
-            change(self.truth) if self.explicit_truth else None,  # type: ignore[arg-type]
-        )
-
-
-def _shape(tensor: Tensor) -> str:
-    return str(list(tensor.shape))
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Query":
+        """The query with every tensor changed, unchecked: the new ones are slices or copies."""
+        parts = (self.values, self.observed, self.given_target, self.given_truth)
+        values, observed, target, truth = (None if part is None else change(part) for part in parts)
+        assert observed is not None
+        _check_shape(observed)
+        query = object.__new__(Query)
+        query._fill(values, observed, target, truth, self.accepted_by)
+        return query
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +172,13 @@ class Mask:
     """
 
     def draw(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
-        """Masks of the given shape [batch, variables …], True where a variable is observed."""
+        """Masks of this shape [batch, variables …], True where a variable is observed."""
         raise NotImplementedError
 
     def __call__(self, values: Tensor, generator: torch.Generator | None = None, truth: Tensor | None = None) -> Query:
-        """The query that shows `values` through freshly drawn masks."""
+        """The query that reveals `values` through freshly drawn masks."""
         observed = self.draw(values.shape, generator).to(values.device)
-        return Query(values, observed, truth=truth)  # type: ignore[arg-type]
+        return Query(values, observed, truth=truth)
 
 
 def _device(generator: torch.Generator | None) -> torch.device:
@@ -173,7 +194,7 @@ class _Uniform(Mask):
 
 
 def uniform(p_target: float = 0.5) -> Mask:
-    """Each variable is a target with probability `p_target`, independently (the paper's queries, with 0.5).
+    """Each variable is a target with probability `p_target`, independently (0.5 for the paper's queries).
 
     Example:
         >>> import torch
@@ -208,9 +229,9 @@ class _Patches(Mask):
 
 
 def patches(size: int = 5, count: int = 1, image_shape: tuple[int, int] | None = None) -> Mask:
-    """Square patches of `size`×`size` pixels are the targets, `count` of them per sample, anywhere inside.
+    """The targets are square patches of `size`×`size` pixels, `count` per sample, anywhere inside the image.
 
-    `image_shape` says how a row of variables forms an image; data [B, height, width] need none.
+    `image_shape` says how a row of variables forms an image; data [B, height, width] do not need it.
 
     Example:
         >>> import torch
@@ -251,7 +272,7 @@ class _OneTarget(Mask):
 
 
 def one_target() -> Mask:
-    """Exactly one target per sample, the rest is evidence: with no hidden variables, the pseudo-likelihood.
+    """Exactly one target per sample, the rest is evidence; without hidden variables, this is the pseudo-likelihood.
 
     Example:
         >>> import torch
@@ -268,7 +289,7 @@ class _Fixed(Mask):
 
     def draw(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
         if tuple(self.observed.shape) != tuple(shape[1:]):
-            raise InputError(f"the fixed mask {_shape(self.observed)} does not fit data of shape {list(shape)}.")
+            raise InputError(f"the fixed mask {shape_text(self.observed)} does not fit data of shape {list(shape)}.")
         return self.observed.expand(tuple(shape))
 
 
@@ -279,7 +300,7 @@ class _Everything(Mask):
 
 
 def fixed(observed: Tensor | None = None) -> Mask:
-    """The same mask for every sample, of the shape of one sample; with no argument, everything is observed.
+    """The same mask, of the shape of one sample, for every sample; without an argument, everything is observed.
 
     Example:
         >>> import torch
@@ -308,7 +329,7 @@ class _Mixture(Mask):
 
 
 def mixture(*parts: Mask, weights: Sequence[float] | None = None) -> Mask:
-    """Each sample's mask comes from one of `parts`, chosen with the given weights (equal ones by default).
+    """Each sample's mask is drawn from one of `parts`, chosen with these weights (equal by default).
 
     Example:
         >>> import torch

@@ -3,6 +3,7 @@
     python -m qtcore.train rbm/adult                             the paper's settings; see the others with --help
     python -m qtcore.train rbm/digits --epochs 50 --out runs/d   needs no data but what scikit-learn ships
     python -m qtcore.train rbm/digits --epochs 50 --out runs/d --resume     goes on where it stopped, for whatever reason
+    python -m qtcore.train rbm/adult --recipe ours               as the shipped model was trained, phase by phase
     python -m qtcore.train grid/border --steps 1600 --batch 10 --learning-rate 0.05 --schedule linear --decay-from 0.5
                                                                  16,000 images, for a quick start
 
@@ -16,6 +17,7 @@ The run folder holds config.json, log.jsonl, best.safetensors (by validation) an
 
 import dataclasses
 import importlib
+import itertools
 import json
 import os
 import signal
@@ -33,13 +35,12 @@ from tqdm import tqdm
 
 import qtcore
 from qtcore import data
-from qtcore.cli import arguments, guarded
 from qtcore.errors import InputError
-from qtcore.experiments import EXPERIMENTS, Experiment, named
 from qtcore.learn import run
-from qtcore.learn.query_training import INITIAL, Progress, fit, generator
+from qtcore.learn.query_training import Progress, main_process
 from qtcore.learn.settings import Settings
-from qtcore.query import parse
+from qtcore.paper.experiments import EXPERIMENTS, Experiment, named, recipe
+from qtcore.support.cli import arguments, guarded
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Command:
     """Settings of the experiment, each with its default."""
 
     experiment: Experiment
+    recipe: Literal["paper", "ours"] = "paper"
+    """Whose settings are the defaults: the paper's, or those of the shipped model (which may have earlier phases)."""
     out: Path | None = None
     """Folder of the run; runs/NAME by default."""
     resume: bool = False
@@ -66,7 +69,8 @@ def parse_command(words: list[str]) -> Command:
     names = [word for word in words[:1] if not word.startswith("-")]
     if not names and not {"-h", "--help"} & set(words):
         raise InputError(f"name an experiment first: one of {', '.join(EXPERIMENTS)}.")
-    default = named(names[0]) if names else EXPERIMENTS["rbm/adult"]
+    ours = "ours" in [after for word, after in itertools.pairwise(words) if word == "--recipe"] or "--recipe=ours" in words
+    default = (recipe if ours else named)(names[0]) if names else EXPERIMENTS["rbm/adult"]
     description = f"{__doc__}\nExperiments: {', '.join(EXPERIMENTS)}.\nThe defaults below are those of {default.name}."
     return arguments(
         Command,
@@ -177,29 +181,22 @@ def main() -> int:
     check_config(folder, config, command.resume)
     torch.set_float32_matmul_precision(command.precision)
     device = start_processes(run.device(command.device))
-    main_process = not dist.is_initialized() or dist.get_rank() == 0
+    quiet = not main_process()
     dataset = data.load(experiment.dataset)
-    torch.manual_seed(generator(settings.seed, INITIAL).initial_seed())
-    model = experiment.build(dataset).to(device).compile_layers()
-    queries = parse(experiment.queries, dataset.image_shape)
-    train, valid = (
-        (values, dataset.truth[part]) if dataset.kind == "grid" and dataset.truth is not None else values
-        for part, values in (("train", dataset.train), ("valid", dataset.valid))
-    )
-    watcher = Watcher(folder, settings, quiet=not main_process)
+    watcher = Watcher(folder, settings, quiet=quiet)
     try:
-        fit(model, train, valid, queries, settings, folder, command.resume, watcher, config=config)
+        model = experiment.run(dataset, folder, command.resume, watcher, device, config)
     finally:
         watcher.close()
         if dist.is_initialized():
             dist.destroy_process_group()
-    if not main_process:
+    if quiet:
         return 0
     if watcher.signal is not None:
         name = signal.Signals(watcher.signal).name
         print(f"Stopped by {name}; the state is saved. Go on with --resume and --out {folder}.", file=sys.stderr)
         return 128 + watcher.signal
-    print(f"Done: validation NCE {_bits(model.notes.get('valid_nce_bits'))} bits; the model is {folder / run.BEST}.")
+    print(f"Done: validation NCE {_bits(model.provenance.valid_nce_bits)} bits; the model is {folder / run.BEST}.")
     return 0
 
 

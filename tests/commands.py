@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from qtcore.cli import guarded
+from qtcore.support.cli import guarded
 
 
 class Run(NamedTuple):

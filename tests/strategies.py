@@ -5,7 +5,7 @@ Everything is float64 unless asked otherwise, and small enough to be enumerated 
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
-from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
+from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query, kernels
 from qtcore.models.base import Model, TemperedModel
 
 F64 = torch.float64
@@ -89,7 +89,7 @@ def temperature_of(model: Model) -> float:
 def sample_shape(model: Model) -> tuple[int, ...]:
     if isinstance(model, GridMRF):
         return (model.height, model.width)
-    return tuple(size for size in model._sample_shape() if size is not None)
+    return tuple(size for size in model.variables.shape if size is not None)
 
 
 def draw_truth(model: Model, seed: int, shape: Sequence[int]) -> Tensor:
@@ -153,15 +153,17 @@ def answer(marginals: Distribution) -> Tensor:
     return marginals.logits
 
 
+def backends() -> Iterator[str]:
+    """The body of a loop over this runs with the plain torch layers, then with the native kernels."""
+    for name in ("torch", "auto"):
+        with kernels.use(name):
+            yield name
+
+
 def ways(model: Any, query: Query, n: int) -> dict[str, Tensor]:
     """The answer after n layers by every road that leads there."""
     *_, last = model.layers(query, n)
-    compiled = model.compiled
-    found = {"layers": answer(last.marginals)}
-    for name, model.compiled in (("eager", False), ("compiled", True)):
-        found[name] = answer(model(query, n))
-    model.compiled = compiled
-    return found
+    return {"layers": answer(last.marginals)} | {name: answer(model(query, n)) for name in backends()}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 import torch
 
-from qtcore import RBM, GaussianRBM, GridMRF, Query, bench, bench_naive
+from qtcore import RBM, GaussianRBM, GridMRF, Query, kernels
+from qtcore.paper import benchmark
+from qtcore.paper import naive as twin
 from qtcore.query import uniform
 
 
@@ -11,13 +13,13 @@ def generator() -> torch.Generator:
 
 
 def losses(model, query: Query) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]
-    """Of the naive twin, the model in torch and the model as machine code, with equal gradients."""
+    """Of the naive twin, the model in torch and the model with native kernels, with equal gradients."""
     found, gradients = [], []
-    for compiled, loss in ((False, bench_naive.loss), (False, lambda m, q: m.loss(q)), (True, lambda m, q: m.loss(q))):
-        model.compiled = compiled
+    for backend, loss in (("torch", twin.loss), ("torch", lambda m, q: m.loss(q)), ("auto", lambda m, q: m.loss(q))):
         model.zero_grad()
-        value = loss(model, query)
-        value.backward()
+        with kernels.use(backend):
+            value = loss(model, query)
+            value.backward()
         found.append(float(value.detach()))
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     assert gradients[0].norm() > 1e-3
@@ -58,7 +60,7 @@ def test_grid_twin() -> None:
 
 
 def test_a_process_of_its_own() -> None:
-    assert bench.alone(max, 3, 7) == 7
+    assert benchmark.alone(max, 3, 7) == 7
 
 
 def test_tables() -> None:
@@ -67,12 +69,12 @@ def test_tables() -> None:
         "cases": {"grid: step": case},
         "grid_share": {"step": {"torch": 2e11, "share": 0.45}},
         "memory": {"grid": {"naive": 2**30, "fast": 2**26}},
-        "one_query": {"one face": {"plain torch": 30.0, "machine code": 2.0}},
+        "one_query": {"one face": {"plain torch": 30.0, "native kernels": 2.0}},
         "growth": [{"side": 30, "layers": 15, "ms": 11.0, "ns_per_edge_layer": 107.0}],
         "machine": {"processor": "a processor", "threads": 2, "torch": "2"},
         "load_before": 0.1,
     }
-    text = bench.tables(result)
+    text = benchmark.tables(result)
     assert "| grid: step (naive: 7 images) | 3000 ms | 40.0 ms | 75× | 1.0e-07 |" in text
     assert "step: 45 % of 200 GFLOP/s" in text
     assert "| grid | 1024 MiB | 64 MiB | 16.0× |" in text

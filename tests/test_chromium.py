@@ -76,6 +76,7 @@ def test_a_failure_is_remembered(bare_machine: list[list[str]], capsys: pytest.C
     assert len(bare_machine) == 2
 
 
+@pytest.mark.slow
 def test_the_summary_says_that_browser_tests_are_skipped(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": str(tmp_path), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/ui"]

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from qtcore import RBM, GaussianRBM, GridMRF, data
 from qtcore.data import Dataset
-from qtcore.evaluate import evaluate, evaluate_grid, main, overall
+from qtcore.evaluate import main
 from qtcore.learn.query_training import generator
 from qtcore.metrics import Score
 from qtcore.models.base import Model
+from qtcore.paper.scoring import evaluate, evaluate_grid
 from qtcore.query import Query, parse
 
 from .commands import Command, command  # noqa: F401
@@ -70,7 +71,7 @@ def same_score(found: Score, expected: Score) -> None:
 def test_nce_of_bits_is_over_all_targets(queries: str) -> None:
     model: RBM = build("RBM", scale=0.5)
     dataset = toy_for(model)
-    found = evaluate(model, dataset, "test", queries, None, 3, 1, None)
+    found = evaluate(model, dataset, "test", queries, 3, 1, None, None)
     same_score(found, ratio(by_hand(model, dataset.test, queries, 3, 0)))
 
 
@@ -78,7 +79,7 @@ def test_nce_of_faces_is_per_image_first() -> None:
     model: GaussianRBM = build("GaussianRBM", scale=0.3)
     dataset = toy_for(model)
     samples = [sample for sample in by_hand(model, dataset.test, "uniform", 0, 0) if sample]
-    found = evaluate(model, dataset, "test", "uniform", None, 0, 1, None)
+    found = evaluate(model, dataset, "test", "uniform", 0, 1, None, None)
     same_score(found, mean_of([sum(sample) / len(sample) for sample in samples]))
     assert found.mean != pytest.approx(ratio(samples).mean)
 
@@ -87,11 +88,11 @@ def test_several_draws_are_averaged_and_the_error_is_over_draws() -> None:
     model: RBM = build("RBM", scale=0.5)
     dataset = toy_for(model)
     draws = [ratio(by_hand(model, dataset.test, "uniform", 1, draw)).mean for draw in range(4)]
-    found = evaluate(model, dataset, "test", "uniform", None, 1, 4, None)
+    found = evaluate(model, dataset, "test", "uniform", 1, 4, None, None)
     assert (found.mean, found.error) == (pytest.approx(mean_of(draws).mean), pytest.approx(mean_of(draws).error))
     one = Score(1.0, 0.5, 9)
-    assert overall([one]) == one
-    assert overall([one, Score(2.0, 0.1, 9)]) == Score(1.5, pytest.approx(0.5), 9)
+    assert Score.over([one]) == one
+    assert Score.over([one, Score(2.0, 0.1, 9)]) == Score(1.5, pytest.approx(0.5), 9)
 
 
 def test_split_rows_layers_and_seed_count() -> None:
@@ -99,7 +100,7 @@ def test_split_rows_layers_and_seed_count() -> None:
     dataset = toy_for(model)
 
     def found(split: str = "test", layers: int | None = None, seed: int = 0, rows: int | None = None) -> Score:
-        return evaluate(model, dataset, split, "uniform", layers, seed, 1, rows)
+        return evaluate(model, dataset, split, "uniform", seed, 1, rows, layers)
 
     assert found() == found()
     assert found().mean != found(seed=1).mean
@@ -139,7 +140,7 @@ def test_a_grid_by_hand() -> None:
     same_score(grid.nce_framed, mean_of(framed_nats))
     same_score(grid.iou, mean_of(ious))
     same_score(grid.iou_framed, mean_of(framed_ious))
-    assert evaluate(model, dataset, "test", "everything", None, 0, 1, None).mean == pytest.approx(grid.nce.mean)
+    assert evaluate(model, dataset, "test", "everything", 0, 1, None, None).mean == pytest.approx(grid.nce.mean)
     assert evaluate_grid(model, dataset, "test", layers=1).nce != grid.nce
     assert evaluate_grid(model, dataset, "test", rows=2).iou.count == 2
 
@@ -155,9 +156,9 @@ def run(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Co
     toys = {name: toy_for(model) for name, model in models.items()}
     monkeypatch.chdir(tmp_path)
     for name, model in models.items():
-        model.notes = {"dataset": name}
+        model.provenance.dataset = name
         model.save(f"{name}.safetensors")
-    models["rbm"].notes = {}
+    models["rbm"].provenance.dataset = None
     models["rbm"].save("plain.safetensors")
     real = data.load
     monkeypatch.setattr(data, "load", lambda name: toys[name] if name in toys else real(name))
@@ -225,3 +226,14 @@ def test_help(run: Command) -> None:
     assert "python -m qtcore.evaluate rbm/adult" in found.out
     for option in ("--queries", "--layers", "--seed", "--draws", "--rows", "--split", "--data", "--device"):
         assert option in found.out
+
+
+def test_another_engine(run: Command) -> None:
+    """Exact marginals are not those of two layers; what an engine cannot do is one sentence."""
+    own = run("rbm.safetensors", "--layers", "2").out
+    exact = run("rbm.safetensors", "--engine", "exact").out
+    assert exact != own
+    assert run("rbm.safetensors", "--engine", "bp", "--layers", "2").out == own
+    assert run("rbm.safetensors", "--engine", "gibbs", "--layers", "40").code == 0
+    assert "no engine named 'exakt'; did you mean exact" in run("rbm.safetensors", "--engine", "exakt").sentence
+    assert "Gibbs sampling is available for" in run("grid.safetensors", "--engine", "gibbs").sentence

@@ -20,7 +20,7 @@ MODULES = sorted(
 PUBLIC: dict[str, Any] = {
     f"{module.__name__}.{name}": getattr(module, name)
     for module, names in (
-        (qtcore, qtcore.__all__),
+        (qtcore, [name for name in qtcore.__all__ if name != "exact"]),  # a module
         (query, query.__all__),
         (exact, ("marginals", "hidden_marginals", "most_probable", "log_z", "log_likelihood")),
         (metrics, ("nce", "iou")),

@@ -3,18 +3,25 @@
 import dataclasses
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import qtcore
 from qtcore import DBM, RBM, GaussianRBM, GridMRF, Query, data
 from qtcore.data import Dataset
 from qtcore.errors import UnknownNameError
-from qtcore.experiments import BINARY_SETS, EXPERIMENTS, named
+from qtcore.learn.query_training import Progress
+from qtcore.learn.run import BEST
+from qtcore.learn.settings import Settings
+from qtcore.models.provenance import Provenance
+from qtcore.paper.experiments import EXPERIMENTS, PHASE, RECIPES, STARTS, Experiment, named, recipe
+from qtcore.paper.printed import DATASETS
 
 
 def test_every_pair_of_the_paper_is_there_and_three_that_need_no_data() -> None:
-    tables = {f"{kind}/{name}" for kind in ("rbm", "dbm") for name in BINARY_SETS} | {"grbm/frey", "grid/border"}
+    tables = {f"{kind}/{name}" for kind in ("rbm", "dbm") for name in DATASETS} | {"grbm/frey", "grid/border"}
     assert len(tables) == 2 * 9 + 2
     assert tables | {"grid/border-glyphs", "grid/border-authors"} == EXPERIMENTS.keys()
     assert {experiment.dataset for experiment in EXPERIMENTS.values()} <= set(data.names())
@@ -62,15 +69,8 @@ def test_models_are_built_for_their_data() -> None:
     rbm = named("rbm/digits").build(rows(5, 12, kind="soft", image_shape=(3, 4)))
     assert isinstance(rbm, RBM)
     assert (tuple(rbm.W.shape), rbm.n_layers, float(rbm.T.detach()), rbm.T.requires_grad) == ((50, 12), 10, 5.0, True)
-    expected = {
-        "experiment": "rbm/digits",
-        "dataset": "toy",
-        "source": "stand-in",
-        "image_shape": [3, 4],
-        "method": "qt",
-        "seed": 0,
-    }
-    assert rbm.notes == expected | {"settings": asdict(named("rbm/digits").settings)}
+    assert rbm.provenance == Provenance("rbm/digits", "toy", "stand-in", "qt", 0, asdict(named("rbm/digits").settings))
+    assert rbm.image_shape == (3, 4)
     dbm = named("dbm/nips").build(rows(5, 12, kind="binary"))
     assert isinstance(dbm, DBM)
     assert (tuple(dbm.W1.shape), tuple(dbm.W2.shape)) == ((200, 12), (200, 200))
@@ -115,3 +115,88 @@ def test_an_rbm_becomes_the_lower_part_of_a_dbm(tmp_path: Path) -> None:
     with torch.no_grad():
         dbm.W2.zero_()
     torch.testing.assert_close(dbm(query).logits, rbm(query).logits)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Phases
+
+
+def made_by(about: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a model's file says of its training: settings and kept step of each phase, the first one first."""
+    phases = made_by(about["start"]) if "start" in about else []
+    return [*phases, about]
+
+
+@pytest.mark.parametrize("name", sorted(set(RECIPES) & set(qtcore.available())))
+def test_recipes_are_what_made_the_shipped_models(name: str) -> None:
+    """Phase by phase: the batch, the layers, the averaging, the seed, and the learning rate of every step that counted."""
+    experiment = recipe(name)
+    recorded = made_by(qtcore.load(name).provenance.as_dict())[-len(experiment.phases) :]
+    for phase, about in zip(experiment.phases, recorded, strict=True):
+        was = Settings(**about["settings"])
+        for key in ("batch", "warmup", "averaging", "train_layers", "seed"):
+            assert getattr(phase, key) == getattr(was, key), key
+        if phase.steps is None:
+            assert (phase.epochs, phase.schedule, phase.decay_from) == (was.epochs, was.schedule, was.decay_from)
+            assert phase.learning_rate == was.learning_rate
+            continue
+        assert was.steps is not None
+        assert phase.steps >= about["step"]
+        for step in range(0, about["step"], max(1, about["step"] // 7)):
+            assert phase.rate(step, phase.steps) == pytest.approx(was.rate(step, was.steps))
+
+
+def test_a_start_is_a_shipped_model() -> None:
+    for name, start in STARTS.items():
+        about = made_by(qtcore.load(name).provenance.as_dict())
+        assert about[-len(recipe(name).phases)]["start"]["name"] == start or len(recipe(name).phases) < len(about)
+
+
+def toy_experiment(*phases: dict[str, Any], **options: Any) -> Experiment:
+    first = Settings(steps=6, batch=5, learning_rate=0.05, validate_every=2, save_every=1)
+    *earlier, last = (replace(first, **changes) for changes in phases)
+    return replace(named("rbm/digits"), hidden=3, layers=2, settings=last, earlier=tuple(earlier), **options)
+
+
+def bits(rows_: int = 30) -> Dataset:
+    values = (torch.rand(rows_, 6, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    about: dict[str, Any] = {"name": "toy", "kind": "binary", "source": "stand-in", "note": ""}
+    return Dataset(**about, train=values, valid=values[:10], test=values)
+
+
+def weights(model: Any) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_phases_go_on_from_the_best_weights_before(tmp_path: Path) -> None:
+    """Two phases in one run are two runs, the second of which starts from the first one's best model."""
+    both = toy_experiment({}, {"learning_rate": 0.01, "seed": 7}).run(bits(), tmp_path / "both")
+    first = toy_experiment({}).run(bits(), tmp_path / "first")
+    second = toy_experiment({"learning_rate": 0.01, "seed": 7}, start=str(tmp_path / "first" / BEST)).run(bits())
+    assert torch.equal(weights(both), weights(second))
+    assert torch.equal(weights(qtcore.load(tmp_path / "both" / PHASE.format(1) / BEST)), weights(first))
+    assert [phase["settings"]["learning_rate"] for phase in made_by(both.provenance.as_dict())] == [0.05, 0.01]
+    assert both.provenance.seed == 7
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 6, 7, 11])
+def test_a_run_that_was_stopped_in_any_phase_goes_on(stop_at: int, tmp_path: Path) -> None:
+    experiment = toy_experiment({}, {"learning_rate": 0.01})
+    whole = experiment.run(bits(), tmp_path / "whole")
+    seen: list[int] = []
+
+    def callback(progress: Progress) -> bool:
+        seen.append(progress.step)
+        return len(seen) == stop_at
+
+    experiment.run(bits(), tmp_path / "stopped", callback=callback)
+    assert len(seen) == stop_at
+    again = experiment.run(bits(), tmp_path / "stopped", resume=True)
+    assert torch.equal(weights(again), weights(whole))
+    assert again.provenance == whole.provenance
+
+
+def test_another_seed_is_another_run_of_all_phases() -> None:
+    experiment = toy_experiment({"seed": 2}, {"seed": 5}).seeded(1)
+    assert [phase.seed for phase in experiment.phases] == [3, 6]
+    assert [phase.steps for phase in experiment.shortened(1000, 50).phases] == [10]

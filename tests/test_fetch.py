@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from qtcore.cli import guarded
-from qtcore.data import names, registry
+from qtcore.data import SPECIFICATIONS, names, originals
 from qtcore.fetch import main
+from qtcore.support.cli import guarded
 from tests.data.conftest import Server, data_folder, good, server  # noqa: F401
 
 OFFLINE = ("digits", "glyphs", "border-glyphs")
@@ -48,7 +48,7 @@ def fetch_in_shell(*arguments: str, cache: Path, data: Path | None = None, mirro
 @pytest.fixture
 def fetch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Run]]:
     """The same command in this process: quicker, since torch is there already."""
-    log = logging.getLogger(registry.__name__)
+    log = logging.getLogger(originals.__name__)
     level = log.level
 
     def run(*arguments: str, cache: Path, data: Path | None = None, mirror: str = NOBODY) -> Run:
@@ -78,6 +78,7 @@ def words(line: str) -> list[str]:
     return line.split()
 
 
+@pytest.mark.slow
 def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # noqa: F811
     """One line per set: what to do about those that are missing; the others are checked; nobody is asked."""
     run = fetch_in_shell("--verify", cache=tmp_path / "cache", mirror=server.url)
@@ -91,15 +92,16 @@ def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # 
         else:
             assert words(line)[1] == "missing"
             assert f"run `python -m qtcore.fetch {name}`" in line
-            for file in registry.FILES[name]:
+            for file in SPECIFICATIONS[name].files:
                 assert Path(file.path).name in line
                 assert file.urls[0].rpartition("/")[0] in line
-            assert str((tmp_path / "cache" / registry.FILES[name][0].path).parent) in line
+            assert str((tmp_path / "cache" / SPECIFICATIONS[name].files[0].path).parent) in line
     assert run.stdout.splitlines()[-1] == "11 missing, 3 right"
     assert server.requests == []
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
     run = fetch_in_shell("--verify", cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0, run.stdout
@@ -138,8 +140,8 @@ def test_without_arguments_it_lists_and_fetches_nothing(fetch: Callable[..., Run
     assert server.requests == []
 
 
-def test_fetch_without_network(tmp_path: Path) -> None:
-    run = fetch_in_shell("mushrooms", "glyphs", cache=tmp_path / "cache")
+def test_fetch_without_network(fetch: Callable[..., Run], tmp_path: Path) -> None:
+    run = fetch("mushrooms", "glyphs", cache=tmp_path / "cache")
     assert run.returncode == 1
     found = lines(run.stdout)
     assert list(found) == ["mushrooms", "glyphs"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qtcore.files import write_atomically
+from qtcore.support.files import write_atomically
 
 
 def test_bytes_text_and_functions(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 import qtcore
-from qtcore import GaussianRBM, GridMRF, Query, images, infer
+from qtcore import GaussianRBM, GridMRF, Query, infer
+from qtcore.io import images
 
 from .commands import Command, command  # noqa: F401
 from .strategies import build, randomise, rng
@@ -22,7 +23,7 @@ HEIGHT, WIDTH = 7, 5
 
 def face_model() -> GaussianRBM:
     model: GaussianRBM = randomise(GaussianRBM(HEIGHT * WIDTH, 3, 4), seed=1, scale=0.1)
-    model.notes = {"image_shape": [HEIGHT, WIDTH]}
+    model.image_shape = (HEIGHT, WIDTH)
     model.statistics = {
         "maximum": torch.tensor(238.25),
         "mean": torch.linspace(0.3, 0.7, HEIGHT * WIDTH),

@@ -11,7 +11,8 @@ import torch
 
 import qtcore
 from qtcore import RBM, PairwiseMRF, Query, infer
-from qtcore.data.variables import variable_names
+from qtcore.data import variable_names
+from qtcore.io import tables
 
 from .commands import Command, command  # noqa: F401
 from .strategies import build, rng
@@ -29,7 +30,7 @@ def run(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Co
     return functools.partial(command, infer.main)
 
 
-def table(path: str = "rows.marginals.csv") -> list[list[str]]:
+def answers_in(path: str = "rows.marginals.csv") -> list[list[str]]:
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
 
@@ -48,7 +49,7 @@ def test_bits(run: Command) -> None:
     Path("rows.csv").write_text("1,,0,\n0,1,1,0\n,NaN,?,na\n0.25,0,,1\n")
     found = run("rbm.safetensors", "rows.csv")
     assert found == (0, "7 blanks in 4 rows; their marginals are in rows.marginals.csv.\n", "")
-    header, *lines = table()
+    header, *lines = answers_in()
     assert header == ["row", "variable", "probability"]
     p = marginals(build("RBM", scale=0.7), [[1, NAN, 0, NAN], [0, 1, 1, 0], [NAN] * 4, [0.25, 0, NAN, 1]]).probs
     blanks = [(0, 1), (0, 3), (2, 0), (2, 1), (2, 2), (2, 3), (3, 2)]
@@ -59,7 +60,7 @@ def test_bits(run: Command) -> None:
 def test_numbers_are_in_the_models_own_units(run: Command) -> None:
     Path("rows.csv").write_text("1.5,,-2e-1,\n")
     assert run("grbm.safetensors", "rows.csv").code == 0
-    header, *lines = table()
+    header, *lines = answers_in()
     assert header == ["row", "variable", "mean", "deviation"]
     found = marginals(build("GaussianRBM", scale=0.7), [[1.5, NAN, -0.2, NAN]])
     for line, j in zip(lines, (1, 3), strict=True):
@@ -72,7 +73,7 @@ def test_states(run: Command) -> None:
     """One probability for each state that a variable has; its hidden variable has no column."""
     Path("rows.csv").write_text("1,,\n,2,3\n")
     assert run("graph.safetensors", "rows.csv").code == 0
-    header, *lines = table()
+    header, *lines = answers_in()
     assert header == ["row", "variable", "p_0", "p_1", "p_2", "p_3"]
     p = marginals(build("PairwiseMRF", scale=0.7), [[1, NAN, NAN], [NAN, 2, 3]]).probs
     for line, (i, j, states) in zip(lines, [(0, 1, 3), (0, 2, 4), (1, 0, 2)], strict=True):
@@ -84,7 +85,7 @@ def test_states(run: Command) -> None:
 def test_a_name_for_each_column(run: Command) -> None:
     Path("rows.csv").write_text('sunny," warm, dry ",wind,größe\n1,,0,1\n')
     assert run("rbm.safetensors", "rows.csv").code == 0
-    assert table()[1][:2] == ["1", "warm, dry"]
+    assert answers_in()[1][:2] == ["1", "warm, dry"]
 
 
 @pytest.mark.parametrize(
@@ -105,55 +106,55 @@ def test_spellings_of_the_same_table(text: str, run: Command) -> None:
     Path("rows.csv").write_bytes(text.encode())
     assert run("rbm.safetensors", "plain.csv").code == 0
     assert run("rbm.safetensors", "rows.csv").code == 0
-    assert [line[2] for line in table()] == [line[2] for line in table("plain.marginals.csv")]
+    assert [line[2] for line in answers_in()] == [line[2] for line in answers_in("plain.marginals.csv")]
 
 
 def test_a_table_without_blanks(run: Command) -> None:
     Path("rows.csv").write_text("1,0,0,1\n")
     assert run("rbm.safetensors", "rows.csv").out.startswith("0 blanks in 1 rows;")
-    assert table() == [["row", "variable", "probability"]]
+    assert answers_in() == [["row", "variable", "probability"]]
 
 
 def test_layers_and_another_place_for_the_answer(run: Command) -> None:
     Path("rows.csv").write_text("1,,0,1\n")
     assert run("rbm.safetensors", "rows.csv", "--layers", "1", "--out", "new/folder/answer.txt").code == 0
     expected = marginals(build("RBM", scale=0.7), [[1, NAN, 0, 1]], 1).probs[0, 1]
-    assert float(table("new/folder/answer.txt")[1][2]) == pytest.approx(float(expected), rel=1e-6)
+    assert float(answers_in("new/folder/answer.txt")[1][2]) == pytest.approx(float(expected), rel=1e-6)
     assert not Path("rows.marginals.csv").exists()
     Path("new/folder/answer.txt").write_text("old")
     assert run("rbm.safetensors", "rows.csv", "--out", "new/folder/answer.txt").code == 0  # an old answer is replaced
-    assert table("new/folder/answer.txt")[0] == ["row", "variable", "probability"]
+    assert answers_in("new/folder/answer.txt")[0] == ["row", "variable", "probability"]
 
 
 def test_a_large_table_is_read_in_parts(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """1000 rows in batches of 7: every row keeps its number, whatever the batch."""
-    monkeypatch.setattr(infer, "MAX_BATCH", 7)
+    monkeypatch.setattr(tables, "MAX_BATCH", 7)
     bits = (torch.rand(1000, 4, generator=rng(0)) < 0.5).int().tolist()
     Path("rows.csv").write_text("".join(f"{a},{b},,{c}\n" for a, b, _, c in bits))
     asked: list[int] = []
     forward = RBM.forward
-    monkeypatch.setattr(RBM, "forward", lambda self, query, n=None: (asked.append(len(query)), forward(self, query, n))[1])
+    monkeypatch.setattr(RBM, "forward", lambda self, query, *how: (asked.append(len(query)), forward(self, query, *how))[1])
     assert run("rbm.safetensors", "rows.csv").out.startswith("1000 blanks in 1000 rows")
     assert asked == [7] * 142 + [6]
     p = marginals(build("RBM", scale=0.7), [[a, b, NAN, c] for a, b, _, c in bits]).probs[:, 2]
-    lines = table()[1:]
+    lines = answers_in()[1:]
     assert [int(line[0]) for line in lines] == list(range(1, 1001))
     assert [float(line[2]) for line in lines] == pytest.approx(p.tolist(), rel=1e-6)
 
 
 def test_names_from_the_dataset(run: Command) -> None:
     model = RBM(123, 2)
-    model.notes = {"dataset": "adult"}
+    model.provenance.dataset = "adult"
     model.save("adult.safetensors")
     names = variable_names("adult")
     assert names is not None
     Path("rows.csv").write_text("," + ",".join(["0"] * 122) + "\n")
     assert run("adult.safetensors", "rows.csv").code == 0
-    assert table()[1][1] == names[0] == "age 1/5"
+    assert answers_in()[1][1] == names[0] == "age 1/5"
     with open("named.csv", "w", newline="") as file:
         csv.writer(file).writerows([names, [0] * 122 + [""]])
     assert run("adult.safetensors", "named.csv").code == 0
-    assert table("named.marginals.csv")[1][1] == names[-1]
+    assert answers_in("named.marginals.csv")[1][1] == names[-1]
     with open("wrong.csv", "w", newline="") as file:
         csv.writer(file).writerows([[names[1], names[0], *names[2:]], [0] * 123])
     said = run("adult.safetensors", "wrong.csv").sentence
@@ -162,15 +163,15 @@ def test_names_from_the_dataset(run: Command) -> None:
 
 def test_names_of_pixels(run: Command) -> None:
     model: RBM = build("RBM")
-    model.notes = {"dataset": "nobody knows", "image_shape": [2, 2]}
+    model.provenance.dataset, model.image_shape = "nobody knows", (2, 2)
     model.save("pixels.safetensors")
     Path("rows.csv").write_text("1,1,,1\n")
     assert run("pixels.safetensors", "rows.csv").code == 0
-    assert table()[1][1] == "row 1, column 0"
-    model.notes = {"image_shape": [3, 3]}  # not that of this model
+    assert answers_in()[1][1] == "row 1, column 0"
+    model.provenance.dataset, model.image_shape = None, (3, 3)  # not that of this model
     model.save("pixels.safetensors")
     assert run("pixels.safetensors", "rows.csv").code == 0
-    assert table()[1][1] == "3"
+    assert answers_in()[1][1] == "3"
 
 
 def test_every_kind_of_model_with_one_column_per_variable(run: Command) -> None:
@@ -180,7 +181,7 @@ def test_every_kind_of_model_with_one_column_per_variable(run: Command) -> None:
     assert run("dbm.safetensors", "rows.csv").code == 0
     Path("rows.csv").write_text("?\n2\n?\n")
     assert run("single.safetensors", "rows.csv").out.startswith("2 blanks in 3 rows")
-    assert [line[0] for line in table()[1:]] == ["1", "3"]
+    assert [line[0] for line in answers_in()[1:]] == ["1", "3"]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -276,6 +277,16 @@ def test_a_shipped_model_by_its_name(run: Command) -> None:
         pytest.skip("no model of this name is shipped")
     Path("rows.csv").write_text("," * 122 + "\n")
     assert run("rbm/adult", "rows.csv").code == 0
-    lines = table()[1:]
+    lines = answers_in()[1:]
     assert len(lines) == 123
     assert all(0 < float(line[2]) < 1 for line in lines)
+
+
+def test_another_engine(run: Command) -> None:
+    Path("rows.csv").write_text("1,1,,1\n")
+    assert run("rbm.safetensors", "rows.csv", "--engine", "exact").code == 0
+    model: RBM = build("RBM", scale=0.7)
+    query = Query(torch.tensor([[1.0, 1.0, NAN, 1.0]]), torch.tensor([[True, True, False, True]]))
+    expected: Any = qtcore.exact.marginals(model, query)
+    assert float(answers_in()[1][2]) == pytest.approx(float(expected.probs[0, 2]), rel=1e-6)
+    assert "no engine named" in run("rbm.safetensors", "rows.csv", "--engine", "x").sentence

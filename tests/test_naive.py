@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qtcore import exact
-
 from . import naive
-from .test_exact import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, hidden_marginals, marginals
+from . import oracle as exact
+from .test_oracle import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, hidden_marginals, marginals
 
 F64 = torch.float64
 ONE = torch.tensor(1.0)

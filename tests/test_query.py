@@ -13,7 +13,7 @@ from qtcore.errors import InputError
 from qtcore.metrics import nce
 from qtcore.query import fixed, mixture, one_target, patches, uniform
 
-from .strategies import EVIDENCE, KINDS, answer, ask, build, kinds, randomise, rng, seeds
+from .strategies import EVIDENCE, KINDS, answer, ask, backends, build, kinds, randomise, rng, seeds
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -59,20 +59,20 @@ def test_some_of_the_samples(rows: Any) -> None:
     assert torch.equal(part.values, values[rows])
     assert torch.equal(part.observed, observed[rows])
     assert torch.equal(part.target, ~observed[rows])
-    assert not part.explicit_target
-    assert not part.explicit_truth
+    assert part.given_target is None
+    assert part.given_truth is None
     given_too = Query(values, observed, observed, values + 1)[rows]
     assert torch.equal(given_too.target, observed[rows])
     assert torch.equal(given_too.truth, values[rows] + 1)
-    assert given_too.explicit_target
-    assert given_too.explicit_truth
+    assert given_too.given_target is not None
+    assert given_too.given_truth is not None
 
 
 def test_to_another_device_and_back() -> None:
     query = Query(torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 3))
     moved = query.to("meta")
     assert {tensor.device.type for tensor in (moved.values, moved.observed, moved.target, moved.truth)} == {"meta"}
-    assert moved.explicit_target
+    assert moved.given_target is not None
     assert query.to("cpu").values.equal(query.values)
 
 
@@ -90,7 +90,7 @@ def test_a_value_that_is_not_observed_never_counts(kind: str, junk: float) -> No
         unseen = query.observed == 0
         other = Query(torch.where(unseen, junk, query.values), query.observed, query.target, query.truth)
         plain = Query(torch.where(unseen, 1.0, query.values), query.observed, query.target, query.truth)
-        for model.compiled in (False, True):
+        for _ in backends():
             assert torch.equal(answer(model(other)), answer(model(plain)))
             assert torch.equal(model.loss(other), model.loss(plain))
         for one, two in zip(model.layers(other), model.layers(plain), strict=True):
@@ -121,7 +121,7 @@ def test_weight_0_is_exactly_unobserved_and_weight_1_exactly_observed(kind: str)
     model = build(kind, 1)
     query = ask(model, 2, "hard")
     soft = Query(query.values, query.observed.double(), query.target, query.truth)
-    for model.compiled in (False, True):
+    for _ in backends():
         assert torch.equal(answer(model(soft)), answer(model(query)))
 
 
@@ -278,8 +278,8 @@ def test_truth_goes_along_with_drawn_masks() -> None:
     truth = torch.ones(3, 2, 2)
     query = uniform()(torch.zeros(3, 2, 2), rng(0), truth)
     assert query.truth is truth
-    assert query.explicit_truth
-    assert not query.explicit_target
+    assert query.given_truth is truth
+    assert query.given_target is None
 
 
 def test_drawn_queries_train_a_model() -> None:

@@ -1,5 +1,6 @@
 """The reproduction command: its cells, its sweep over workers, and what it leaves behind."""
 
+import functools
 import json
 import os
 import subprocess
@@ -9,24 +10,28 @@ from typing import Any
 
 import pytest
 
-from qtcore import DBM, RBM, cells, reproduce
-from qtcore.cells import Cell
+from qtcore import DBM, RBM, reproduce
 from qtcore.errors import DataError, InputError
+from qtcore.paper import cells, reproduction
+from qtcore.paper.cells import Cell
 
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+from .commands import Command, command  # noqa: F401
 
 
-def command(*arguments: str, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "qtcore.reproduce", *arguments],
-        cwd=cwd,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == expect, done.stderr
-    return done
+def process(*arguments: str, cwd: Path) -> str:
+    """What the command prints, in a process of its own."""
+    line = [sys.executable, "-m", "qtcore.reproduce", *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def run(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:  # noqa: F811
+    """The same command in this process: quicker, since torch is there already."""
+    monkeypatch.chdir(tmp_path)
+    return functools.partial(command, reproduce.main)
 
 
 def test_the_cells_are_those_of_the_paper() -> None:
@@ -41,22 +46,25 @@ def test_the_cells_are_those_of_the_paper() -> None:
     ]
 
 
-def test_names_and_numbers_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+def test_names_and_numbers_that_do_not_exist_are_refused(run: Command) -> None:
     for words, said in {
         ("table1", "--datasets", "adult", "mushroom"): "no dataset named 'mushroom' in table1; did you mean mushrooms?",
         ("all", "--methods", "pdc"): "no method named 'pdc' in all; did you mean pcd?",
         ("all", "--methods", "pcd", "--datasets", "frey"): "no cell has both such a method and such a dataset",
+        ("table1", "--seeds", "0"): "seeds",
     }.items():
-        assert said in command(*words, cwd=tmp_path, expect=2).stderr
-    assert "seeds" in command("table1", "--seeds", "0", cwd=tmp_path, expect=2).stderr
-    assert "--evaluate-only" in command("--help", cwd=tmp_path).stdout
+        assert said in run(*words).sentence
+    found = run("--help")
+    assert found.code == 0
+    assert "--evaluate-only" in found.out
 
 
-def test_trains_what_is_missing_once_and_scores_it(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_trains_what_is_missing_once_and_scores_it(run: Command, tmp_path: Path) -> None:
     """The whole chain on data that need no download; a second call computes nothing and says the same."""
     arguments = ("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "1", "--budget", "quick")
-    first = command(*arguments, cwd=tmp_path)
-    assert "trained rbm/digits" in first.stdout
+    first = process(*arguments, cwd=tmp_path)
+    assert "trained rbm/digits" in first
     record_file = tmp_path / "quick" / "results" / "table1-qt-rbm-digits-0.json"
     record = json.loads(record_file.read_text())
     assert 0.4 < record["scores"]["bp"]["mean"] < 0.8
@@ -64,20 +72,22 @@ def test_trains_what_is_missing_once_and_scores_it(tmp_path: Path) -> None:
     assert record["training"]["quick"]
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "quick" / "checkpoints").rglob("*.safetensors")}
     assert len(files) == 2
-    again = command(*arguments, cwd=tmp_path)
-    assert "trained" not in again.stdout.split("#")[0]
-    assert again.stdout[again.stdout.index("#") :] == first.stdout[first.stdout.index("#") :]
+    again = run(*arguments)
+    assert again.code == 0, again.err
+    assert "trained" not in again.out.split("#")[0]
+    assert again.out[again.out.index("#") :] == first[first.index("#") :]
     assert {path: path.stat().st_mtime_ns for path in files} == files
-    assert "quick run" in again.stdout
+    assert "quick run" in again.out
     assert (tmp_path / "quick" / "results" / "table1.png").stat().st_size > 1000
 
 
-def test_evaluate_only_scores_what_is_there_and_trains_nothing(tmp_path: Path) -> None:
+def test_evaluate_only_scores_what_is_there_and_trains_nothing(run: Command, tmp_path: Path) -> None:
     model = RBM(64, 3)
-    model.notes = {"dataset": "digits"}
+    model.provenance.dataset = "digits"
     model.save(tmp_path / "checkpoints" / "rbm" / "digits.safetensors")
-    done = command("table1", "--datasets", "digits", "--seeds", "1", "--evaluate-only", "--out", str(tmp_path), cwd=tmp_path)
-    line = next(line for line in done.stdout.splitlines() if line.startswith("| Digits"))
+    done = run("table1", "--datasets", "digits", "--seeds", "1", "--evaluate-only", "--out", tmp_path)
+    assert done.code == 0, done.err
+    line = next(line for line in done.out.splitlines() if line.startswith("| Digits"))
     assert "**1.0" in line
     assert "not yet trained" in line
     assert [path.name for path in (tmp_path / "checkpoints").rglob("*.safetensors")] == ["digits.safetensors"]
@@ -86,65 +96,63 @@ def test_evaluate_only_scores_what_is_there_and_trains_nothing(tmp_path: Path) -
 def test_without_the_data_what_was_computed_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell("table1", "qt", "rbm", "digits", 0)
     RBM(64, 3).save(cells.checkpoint_path(tmp_path, cell))
-    command = reproduce.Command("table1", evaluate_only=True, out=tmp_path)
-    before, problems = reproduce.score_all([cell], command)
+    before, problems = reproduction.score_all([cell], tmp_path, again=True)
     assert (len(before), problems) == (1, [])
 
     def missing(*_: Any) -> None:
         raise DataError("digits could not be fetched.")
 
-    monkeypatch.setattr(reproduce, "score_cell", missing)
-    assert reproduce.score_all([cell], command) == (json.loads(json.dumps(before)), ["digits could not be fetched."])
-    assert reproduce.score_all([Cell("table1", "qt", "dbm", "digits", 0)], command) == ([], [])
+    monkeypatch.setattr(reproduction, "score_cell", missing)
+    after = reproduction.score_all([cell], tmp_path, again=True)
+    assert after == (json.loads(json.dumps(before)), ["digits could not be fetched."])
+    assert reproduction.score_all([Cell("table1", "qt", "dbm", "digits", 0)], tmp_path, again=True) == ([], [])
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", "{}", '{"table": "table1", "scores": {}}'])
-def test_a_damaged_file_is_named_and_costs_only_its_own_cell(damaged: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_costs_only_its_own_cell(damaged: str, run: Command, tmp_path: Path) -> None:
     for kind, model in (("rbm", RBM(64, 3)), ("dbm", DBM(64, 3, 3))):
         model.save(cells.checkpoint_path(tmp_path, Cell("table1", "qt", kind, "digits", 0)))
     other = Cell("table1", "qt", "rbm", "adult", 0)
     for cell in (Cell("table1", "qt", "rbm", "digits", 0), other):
         cells.record_path(tmp_path, cell).parent.mkdir(exist_ok=True)
         cells.record_path(tmp_path, cell).write_text(damaged)
-    arguments = ("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "1", "--evaluate-only", "--out", str(tmp_path))
-    done = command(*arguments, cwd=tmp_path, expect=1)
+    arguments = ("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "1", "--evaluate-only", "--out", tmp_path)
+    done = run(*arguments)
+    assert done.code == 1
     for cell in (Cell("table1", "qt", "rbm", "digits", 0), other):
-        assert f"not done: {cells.record_path(tmp_path, cell)} is damaged" in done.stderr
-    assert done.stdout.count("| Digits | **") == 1  # of the DBM
+        assert f"not done: {cells.record_path(tmp_path, cell)} is damaged" in done.err
+    assert done.out.count("| Digits | **") == 1  # of the DBM
     cells.record_path(tmp_path, other).unlink()
     cells.record_path(tmp_path, Cell("table1", "qt", "rbm", "digits", 0)).unlink()
     cells.checkpoint_path(tmp_path, Cell("table1", "qt", "rbm", "digits", 0)).write_text("junk")
-    done = command(*arguments, cwd=tmp_path, expect=1)
-    assert "rbm/digits.safetensors" in done.stderr
-    assert done.stdout.count("| Digits | **") == 1
+    done = run(*arguments)
+    assert done.code == 1
+    assert "rbm/digits.safetensors" in done.err
+    assert done.out.count("| Digits | **") == 1
 
 
-class _Assets:
-    """Stands in for the command line in direct calls."""
-
-    def __init__(self, assets: Path, scheduler: str | None = None) -> None:
-        self.assets, self.scheduler, self.budget = assets, scheduler, "quick"
-
-
+@pytest.mark.slow
 def test_a_killed_worker_costs_only_its_own_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real scheduler and two workers. One of them dies in the middle of its cell: the cell is computed by the other, and
     no other cell is computed twice."""
     distributed = pytest.importorskip("distributed")
     log = tmp_path / "log.txt"
     flag = tmp_path / "died"
-    monkeypatch.setattr(reproduce, "compute", _compute(str(log), str(flag)))
+    todo = [Cell("table1", "qt", "rbm", "digits", seed) for seed in range(5)]
+    written = {cell.key: str(cells.checkpoint_path(tmp_path, cell)) for cell in todo}
+    monkeypatch.setattr(reproduction, "compute", _compute(str(log), str(flag), written))
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
-        todo = [Cell("table1", "qt", "rbm", "digits", seed) for seed in range(5)]
-        problems = reproduce.train_missing(todo, _Assets(tmp_path, cluster.scheduler_address))  # type: ignore[arg-type]
+        problems = reproduction.train_missing(todo, tmp_path, True, cluster.scheduler_address)
     assert problems == []
     assert flag.exists()
     assert len(list((tmp_path / "checkpoints").rglob("*.safetensors"))) == 5
-    begun = log.read_text().split()
+    begun = [line.split()[1] for line in log.read_text().splitlines()]
     assert sorted(begun) == sorted([*(cell.key for cell in todo), todo[2].key])
 
 
-def _compute(log: str, flag: str) -> Any:
-    """A quick stand-in for the training of a cell, which kills its process at the third cell, once."""
+def _compute(log: str, flag: str, written: dict[str, str]) -> Any:
+    """A quick stand-in for the training of a cell, which kills its process at the third cell, once: as soon as what this
+    process computed before has been fetched and written, or that would be lost with it."""
 
     def compute(cell: Cell, budget: Any, folder: str | None) -> bytes:
         import os
@@ -152,10 +160,14 @@ def _compute(log: str, flag: str) -> Any:
         import time
         from pathlib import Path
 
+        done = [line.split() for line in Path(log).read_text().splitlines()] if Path(log).exists() else []
         with open(log, "a") as file:
-            file.write(cell.key + "\n")
+            file.write(f"{os.getpid()} {cell.key}\n")
         time.sleep(0.2)
         if cell.seed == 2 and not Path(flag).exists():
+            while not all(Path(written[key]).exists() for process, key in done if process == str(os.getpid())):
+                time.sleep(0.1)
+            time.sleep(1)  # for the scheduler to hear that it is not needed any more
             Path(flag).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return cell.key.encode()
@@ -171,9 +183,9 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(tmp_path: Path, monk
             raise InputError("this one is impossible.")
         return b"model"
 
-    monkeypatch.setattr(reproduce, "compute", compute)
+    monkeypatch.setattr(reproduction, "compute", compute)
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=False) as cluster:
         todo = [Cell("table1", "qt", "rbm", "digits", seed) for seed in range(3)]
-        problems = reproduce.train_missing(todo, _Assets(tmp_path, cluster.scheduler_address))  # type: ignore[arg-type]
+        problems = reproduction.train_missing(todo, tmp_path, True, cluster.scheduler_address)
     assert problems == ["rbm/digits-seed1: this one is impossible."]
     assert len(list((tmp_path / "checkpoints").rglob("*.safetensors"))) == 2

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from qtcore import tables
-from qtcore.paper import DATASETS, FREY, GRID, TABLE_1, Printed
+from qtcore.paper import tables
+from qtcore.paper.printed import DATASETS, FREY, GRID, TABLE_1, Printed
 
 
 def record(method: str, model: str, dataset: str, seed: int = 0, source: str = "exact", **scores: float) -> tables.Record:
@@ -127,8 +127,8 @@ def test_what_was_spent_on_advil_stands_below_the_table(tmp_path: Path) -> None:
     below = tables.markdown("frey", [ours]).splitlines()[-2:]
     assert below[0].startswith("AdVIL here: 500 model steps with 7 decoder steps each, rates 0.003 and 0.01 (the paper's: ")
     assert "advil.png" in below[1]
-    assert tables.courses([ours], "frey") == [("GRBM, Frey", [[10, 1.7], [20, 1.56]], 1.542)]
-    tables.plot_courses([ours], tmp_path / "advil.png")
+    assert tables.histories([ours], "frey") == [("GRBM, Frey", [[10, 1.7], [20, 1.56]], 1.542)]
+    tables.plot_histories([ours], tmp_path / "advil.png")
     with Image.open(tmp_path / "advil.png") as picture:
         assert picture.size == (770, 440)
     assert "AdVIL here" not in tables.markdown("frey", [record("qt", "grbm", "frey", uniform=1.5)])

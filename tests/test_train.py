@@ -16,8 +16,8 @@ import torch
 
 import qtcore
 from qtcore import data, train
-from qtcore.experiments import EXPERIMENTS
 from qtcore.learn.run import BEST, CONFIG, LOG, STATE
+from qtcore.paper.experiments import EXPERIMENTS
 
 from .commands import Command, Run, command  # noqa: F401
 from .learn.folders import FILES, assert_same_run, log, state
@@ -63,11 +63,11 @@ def test_what_needs_no_data_trains(name: str, options: tuple[str, ...], kind: st
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
     model = qtcore.load(tmp_path / "run" / BEST)
     assert type(model).__name__ == kind
-    assert model.notes["experiment"] == name
+    assert model.provenance.experiment == name
     assert model.n_layers == 2
     *lines, last = found.out.splitlines()
     assert lines[-1].startswith("step 4/4: loss ")
-    assert last == f"Done: validation NCE {model.notes['valid_nce_bits']:.4f} bits; the model is {tmp_path / 'run' / BEST}."
+    assert last == f"Done: validation NCE {model.provenance.valid_nce_bits:.4f} bits; the model is {tmp_path / 'run' / BEST}."
     config = json.loads((tmp_path / "run" / CONFIG).read_text())
     assert config["experiment"]["name"] == name
     assert config["experiment"]["settings"]["steps"] == 4
@@ -120,7 +120,8 @@ def test_a_training_starts_from_a_trained_model(run: Command, tmp_path: Path) ->
     first, second = (qtcore.load(tmp_path / name / BEST) for name in ("first", "second"))
     for (name, before), after in zip(first.named_parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-7, msg=name)
-    start = second.notes["start"]
+    start = second.provenance.start
+    assert start is not None
     assert (start["name"], start["settings"]["learning_rate"]) == (str(tmp_path / "first" / BEST), 0.003)
     said = run(*words[:-2], "--out", tmp_path / "second", "--resume").sentence
     assert "was begun with start = " in said
@@ -266,6 +267,7 @@ def test_help(words: tuple[str, ...], run: Command) -> None:
 # The real thing
 
 
+@pytest.mark.slow
 def test_a_real_process_is_killed_and_goes_on(tmp_path: Path) -> None:
     """Without any of the tests' own machinery: start, kill -9, resume."""
     words = ("rbm/digits", "--hidden", "3", "--layers", "2", "--batch", "50", "--save-every", "2", "--validate-every", "5")
@@ -277,13 +279,13 @@ def test_a_real_process_is_killed_and_goes_on(tmp_path: Path) -> None:
     assert first.returncode == -signal.SIGKILL
     reached = state(tmp_path / "run")[1]["step"]
     second = process(*words, "--steps", str(reached + 3), "--resume")
-    out, err = second.communicate(timeout=60)
+    out, err = second.communicate(timeout=180)
     assert (second.returncode, err) == (0, "")
     assert out.splitlines()[-1].startswith("Done: ")
     assert [line["step"] for line in log(tmp_path / "run") if "loss" in line] == list(range(1, reached + 4))
 
 
-def _wait_for(path: Path, process: "subprocess.Popen[str]", seconds: float = 60) -> None:
+def _wait_for(path: Path, process: "subprocess.Popen[str]", seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while not path.exists():
         assert process.poll() is None, process.communicate()
@@ -306,7 +308,7 @@ def test_in_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
             break
         shown += part
     os.close(ours)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=180)
     assert child.returncode == 0
     bars = [bar for bar in shown.decode().split("\r") if "img" in bar]
     number = r"\d\.\d{4}"
@@ -317,7 +319,8 @@ def test_in_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
 
 
 def _best(folder: Path) -> float:
-    found: float = qtcore.load(folder / "run" / BEST).notes["valid_nce_bits"]
+    found = qtcore.load(folder / "run" / BEST).provenance.valid_nce_bits
+    assert found is not None
     return found
 
 

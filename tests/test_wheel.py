@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,13 +40,17 @@ def test_both_packages_import_from_it(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = """
 import torch, qtcore, app
-from qtcore.models.base import checkpoint_folder
-model = qtcore.load("grbm/frey").compile_layers()
+from qtcore.models.files import checkpoint_folder
+model = qtcore.load("grbm/frey")
 assert model(qtcore.Query(torch.zeros(1, 560), torch.arange(560)[None] < 280)).mean.isfinite().all()
 print(qtcore.__file__, app.__file__, checkpoint_folder(), sep="\\n")
 """
     result = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
     )
     assert result.returncode == 0, result.stderr
     places = [Path(line) for line in result.stdout.split()]

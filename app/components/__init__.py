@@ -1,4 +1,4 @@
-"""Parts of a page that are drawn in the browser: each a Python class with its JavaScript beside it."""
+"""Components drawn in the browser: each a Python class with its own JavaScript."""
 
 from app.components.address import Address
 from app.components.choices import Choices, Gallery, Knobs, Upload

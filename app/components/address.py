@@ -1,4 +1,4 @@
-"""What is above all pages: the address bar, and a word when the server is gone."""
+"""The address bar, and a message when the server is gone."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from app.components.source import script, style
 
 
 class Address(JSComponent):
-    """Puts `query` ("?page=…") into the address bar, in place of what stood there."""
+    """Replaces the query of the address bar by `query` ("?page=…")."""
 
     query = param.String(default="")
 

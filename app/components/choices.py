@@ -12,7 +12,7 @@ from app.uploads import MAX_BYTES
 
 
 class Choices(JSComponent):
-    """Small buttons, one per label; `clicks` counts [button, number of clicks], so that a second click tells too."""
+    """Small buttons, one per label; `clicks` counts [button, number of clicks], so that a second click counts too."""
 
     labels = param.List(default=[], item_type=str)
     selected = param.Integer(default=-1, doc="The button that looks pressed; -1 for none.")
@@ -24,7 +24,7 @@ class Choices(JSComponent):
     _priority_changes: ClassVar[list[str]] = ["clicks"]
 
     def clicked(self) -> int | None:
-        """The button that was clicked last, or None for nonsense."""
+        """The button that was clicked last, or None if the value is invalid."""
         value = self.clicks
         if len(value) == 2 and isinstance(value[0], int) and 0 <= value[0] < len(self.labels):
             return int(value[0])
@@ -60,7 +60,7 @@ class Gallery(JSComponent):
 
 
 class Upload(JSComponent):
-    """A button that reads one file. `file` holds four bytes that make it new each time, then the file itself."""
+    """A button that reads one file. `file` holds four bytes that change each time, then the file itself."""
 
     label = param.String(default="Upload a picture…")
     accept = param.String(default="image/png,image/jpeg,image/gif,image/bmp,image/webp")
@@ -73,7 +73,7 @@ class Upload(JSComponent):
 
 
 class Knobs(JSComponent):
-    """Sliders for whole numbers, and perhaps a button; `numbers()` are checked, `actions` counts the button's clicks."""
+    """Sliders for whole numbers and an optional button; `numbers()` are checked, `actions` counts the button's clicks."""
 
     heading = param.String(default="")
     knobs = param.List(default=[], item_type=dict, doc='{"label", "low", "high", "value", "unit"} each.')
@@ -86,7 +86,7 @@ class Knobs(JSComponent):
     _priority_changes: ClassVar[list[str]] = ["values", "actions"]
 
     def numbers(self) -> list[int]:
-        """The sliders' numbers; what is outside its bounds, or no number at all, counts as where the slider began."""
+        """The sliders' numbers; an invalid one counts as the slider's initial value."""
         values = self.values if len(self.values) == len(self.knobs) else [knob["value"] for knob in self.knobs]
         return [
             int(value) if isinstance(value, int | float) and knob["low"] <= value <= knob["high"] else int(knob["value"])

@@ -1,4 +1,4 @@
-"""The lab's window: the graph with its messages, sliders, curves. It draws what Python computed and sends back actions."""
+"""The lab's view: the graph with its messages, sliders, curves. It draws what Python computed and sends back actions."""
 
 import logging
 import math
@@ -47,14 +47,14 @@ def decode_action(packet: Any) -> tuple[int, str, list[float]] | None:
     if not isinstance(action, str) or ACTIONS.get(action) != len(numbers):
         log.warning("ignored an action that does not exist")
         return None
-    if not all(isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in numbers):
+    if not all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in numbers):
         log.warning("ignored an action whose numbers are none")
         return None
-    return seq, action, [float(each) for each in numbers]
+    return seq, action, [float(number) for number in numbers]
 
 
 class LabView(JSComponent):
-    """`data` is what `app.lab.inference.picture` says, as JSON; `layer` the cursor (-1: the last); `packet` an action."""
+    """`data` is the value of `app.lab.inference.picture` as JSON; `layer` the cursor (-1: the last); `packet` an action."""
 
     data = param.String(default="")
     training = param.String(default="", doc="The state of the training and both scores, as JSON.")

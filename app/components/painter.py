@@ -1,4 +1,4 @@
-"""A canvas on which the user hides pixels, or draws: image and mask live in the browser, one packet per stroke comes here."""
+"""A canvas on which the user hides pixels or draws: image and mask live in the browser, which sends one packet per stroke."""
 
 import logging
 import struct
@@ -41,10 +41,10 @@ def decode_packet(packet: Any, shape: tuple[int, int], drawable: bool) -> tuple[
 
 
 class Painter(JSComponent):
-    """Image and mask of height_px × width_px; `strokes(callback)` tells of every finished stroke.
+    """Image and mask of height_px × width_px; `strokes(callback)` reports every finished stroke.
 
     `give(image, weights)` shows another image or mask (as a stroke that can be undone). Weights are 255 where a pixel is
-    seen and 0 where it is hidden; brush opacity makes what is in between.
+    observed and 0 where it is hidden; brush opacity gives values in between.
     """
 
     height_px = param.Integer(default=28, bounds=(1, 512), constant=True)
@@ -77,7 +77,7 @@ class Painter(JSComponent):
         return self.height_px, self.width_px
 
     def give(self, image: Bytes | None = None, weights: Bytes | None = None) -> None:
-        """Show this image and these weights; what is None stays."""
+        """Show this image and these weights; None leaves one unchanged."""
         if image is not None:
             self.image = image.astype(np.uint8).reshape(self.shape)
         if weights is not None:
@@ -85,7 +85,7 @@ class Painter(JSComponent):
         self._serial += 1
         self.param.update(
             given=struct.pack("<I", self._serial) + self.image.tobytes() + self.weights.tobytes(),
-            packet=b"",  # a painter that is drawn anew, after its tab was left, shows what came last
+            packet=b"",  # a painter that is redrawn, after its tab was left, shows the latest state
         )
 
     def strokes(self, callback: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""All layers of a run: maps side by side, one cursor over all of them, curves, and one pixel under the glass."""
+"""All layers of a run: maps side by side with a common cursor, curves, and one pixel in detail."""
 
 import io
 import logging
@@ -24,12 +24,12 @@ GIF_MILLISECONDS = 120
 GAUSSIAN_VIEWS = [
     {"title": "Mean", "channel": "mean", "map": "grey", "unit": "grey level"},
     {"title": "Standard deviation", "channel": "deviation", "map": "uncertainty", "unit": "± grey levels"},
-    {"title": "Difference to the truth", "channel": "difference", "map": "difference", "unit": "grey levels"},
+    {"title": "Difference from the truth", "channel": "difference", "map": "difference", "unit": "grey levels"},
 ]
 BERNOULLI_VIEWS = [
     {"title": "Probability of 1", "channel": "mean", "map": "grey", "unit": "probability"},
     {"title": "Entropy", "channel": "entropy", "map": "uncertainty", "unit": "bits"},
-    {"title": "Difference to the truth", "channel": "difference", "map": "difference", "unit": "probability"},
+    {"title": "Difference from the truth", "channel": "difference", "map": "difference", "unit": "probability"},
 ]
 GRID_VIEWS = [
     {"title": "Segmentation", "channel": "contour", "map": "labels", "unit": ""},
@@ -53,7 +53,7 @@ IOU = {
 class Player(JSComponent):
     """Shows `frames` (see `app.frames`): slider, play, step and speed run in the browser.
 
-    `layer` is the cursor (-1: the last layer there is) and `pixel` the chosen pixel [row, column] ([] for none).
+    `layer` is the cursor (-1: the last layer so far) and `pixel` the chosen pixel [row, column] ([] for none).
     """
 
     frames = param.Bytes(default=b"")
@@ -114,9 +114,9 @@ def animation(frames: bytes, views: list[dict[str, Any]]) -> bytes:
         for run in runs:
             layer = run[min(index, len(run) - 1)]
             maps = [picture(layer, names, view, header.get("clones", [])) for view in shown]
-            maps = [each.repeat(zoom, 0).repeat(zoom, 1) for each in maps]
+            maps = [panel.repeat(zoom, 0).repeat(zoom, 1) for panel in maps]
             gap = np.full((maps[0].shape[0], GIF_GAP, 3), 255, np.uint8)
-            rows.append(np.concatenate([part for each in maps for part in (each, gap)][:-1], 1))
+            rows.append(np.concatenate([part for panel in maps for part in (panel, gap)][:-1], 1))
             rows.append(np.full((GIF_GAP, rows[-1].shape[1], 3), 255, np.uint8))
         images.append(Image.fromarray(np.concatenate(rows[:-1])).convert("P", palette=Image.Palette.ADAPTIVE))
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""One record of binary variables: roles that the user changes, bars that answer, layer by layer."""
+"""One record of binary variables: roles that the user changes, and bars with the marginals, layer by layer."""
 
 import logging
 import struct
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 
 UNKNOWN, TARGET, KNOWN = 0, 128, 255
-"""A variable that is neither seen nor scored, one that is asked for, and one that is evidence."""
+"""The roles of a variable: unobserved and not scored, target, evidence."""
 
 NCE_ASKED = {
     "title": "Bits per asked variable",
@@ -42,7 +42,7 @@ def decode_roles(packet: Any, count: int) -> tuple[int, Bytes] | None:
 
 
 def grouped(names: Sequence[str] | None, count: int) -> tuple[list[str], list[list[Any]]]:
-    """The words beside each bar, and [title, start, stop] of each group: "odor foul" is "foul" in the group "odor"."""
+    """The label of each bar, and [title, start, stop] of each group: "odor foul" is "foul" in the group "odor"."""
     if names is None:
         return [f"variable {number + 1}" for number in range(count)], [["", 0, count]]
     parts = [name.rpartition(" ") for name in names]
@@ -52,7 +52,7 @@ def grouped(names: Sequence[str] | None, count: int) -> tuple[list[str], list[li
 
 
 class Record(JSComponent):
-    """`frames` as for the player, with a picture of one row; `changes(callback)` tells of every change of a role."""
+    """`frames` as for the player, with a picture of one row; `changes(callback)` reports every change of a role."""
 
     names = param.List(default=[], item_type=str, constant=True)
     groups = param.List(default=[], constant=True)

@@ -1,1 +1,1 @@
-"""The LBP lab without its window: small graphs, belief propagation on them, and training them for their queries."""
+"""The LBP lab without its user interface: small graphs, belief propagation on them, and query training."""

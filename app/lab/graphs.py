@@ -1,12 +1,14 @@
-"""The graphs of the lab and what a user sets on them, as one value that fits into an address."""
+"""The graphs of the lab and the user's settings, as one value that fits into an address."""
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from qtcore import examples
+from qtcore.examples import GRAPHS, Graph
 
 MAX_COUPLING, MAX_BIAS, MAX_STRENGTH, MAX_DAMPING = 3.0, 3.0, 2.0, 0.9
 MIN_LAYERS, MAX_LAYERS = 1, 100
@@ -15,125 +17,28 @@ MAX_SENT = 200
 MAX_TRAINED = 30.0
 """Trained parameters beyond this are cut: an address must not bring numbers that overflow."""
 MAX_TEXT = 3000
-SIZE = 1.5
-"""Of the couplings in the presets: strong enough to show what loops do."""
-
 PRESETS = ("ferromagnetic", "frustrated", "random")
 
 
 @dataclass(frozen=True)
-class Graph:
-    """Binary variables, where they are drawn (x to the right, y down, both in [0, 1]) and what joins them."""
-
-    key: str
-    label: str
-    places: tuple[tuple[float, float], ...]
-    edges: tuple[tuple[int, int], ...]
-    negative: tuple[int, ...]
-    """Edges whose coupling is negative in the frustrated preset: as many loops as possible cannot be satisfied."""
-    biases: tuple[float, ...]
-    n_hidden: int = 0
-    """The last variables are hidden: never seen, never asked for."""
-
-    @property
-    def n(self) -> int:
-        return len(self.places)
-
-    @property
-    def n_visible(self) -> int:
-        return self.n - self.n_hidden
-
-    @property
-    def names(self) -> list[str]:
-        if not self.n_hidden:
-            return [f"x{i + 1}" for i in range(self.n)]
-        return [f"v{i + 1}" for i in range(self.n_visible)] + [f"h{i + 1}" for i in range(self.n_hidden)]
-
-
-def _circle(count: int) -> tuple[tuple[float, float], ...]:
-    angles = [2 * math.pi * i / count - math.pi / 2 for i in range(count)]
-    return tuple((0.5 + 0.42 * math.cos(a), 0.53 + 0.47 * math.sin(a)) for a in angles)
-
-
-_GRID = tuple((3 * row + column, 3 * row + column + 1) for row in range(3) for column in range(2)) + tuple(
-    (3 * row + column, 3 * row + column + 3) for row in range(2) for column in range(3)
-)
-
-GRAPHS = {
-    graph.key: graph
-    for graph in (
-        Graph(
-            "chain",
-            "chain",
-            tuple((0.02 + 0.24 * i, (0.18, 0.82)[i % 2]) for i in range(5)),
-            tuple((i, i + 1) for i in range(4)),
-            (1, 3),
-            (1.0, 0.0, 0.0, 0.0, -0.5),
-        ),
-        Graph(
-            "tree",
-            "tree",
-            ((0.5, 0.03), (0.2, 0.45), (0.8, 0.45), (0.02, 0.97), (0.4, 0.97), (0.6, 0.97), (0.98, 0.97)),
-            ((0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6)),
-            (1, 3, 4),
-            (0.0, 0.0, 0.0, 1.0, 0.5, -0.5, 0.0),
-        ),
-        Graph(
-            "loop",
-            "single loop",
-            ((0.14, 0.06), (0.86, 0.06), (0.86, 0.94), (0.14, 0.94)),
-            ((0, 1), (1, 2), (2, 3), (3, 0)),
-            (3,),
-            (1.0, 0.0, 0.0, 0.0),
-        ),
-        Graph(
-            "grid",
-            "grid 3×3",
-            tuple((0.1 + 0.4 * column, 0.03 + 0.47 * row) for row in range(3) for column in range(3)),
-            _GRID,
-            (7, 10),  # the middle column's vertical edges: each of the four squares holds one
-            (0.8, 0.0, -0.4, 0.0, 0.3, 0.0, -0.6, 0.0, 0.5),
-        ),
-        Graph(
-            "complete",
-            "complete K5",
-            _circle(5),
-            tuple((i, j) for i in range(5) for j in range(i + 1, 5)),
-            tuple(range(10)),
-            (0.6, 0.3, -0.2, 0.2, 0.4),
-        ),
-        Graph(
-            "rbm",
-            "small RBM",
-            ((0.04, 0.95), (0.35, 0.95), (0.65, 0.95), (0.96, 0.95), (0.24, 0.05), (0.76, 0.05)),
-            tuple((i, 4 + j) for i in range(4) for j in range(2)),
-            (3, 7),
-            (0.8, -0.3, 0.4, 0.0, 0.0, 0.2),
-            n_hidden=2,
-        ),
-    )
-}
-
-
-@dataclass(frozen=True)
 class Lab:
-    """All that the page shows follows from this."""
+    """The state of the lab: everything on the page follows from it."""
 
     key: str
     couplings: tuple[float, ...]
     biases: tuple[float, ...]
     evidence: tuple[int, ...]
-    """-1 unknown, else the value that was seen; one per variable, hidden ones too (always -1)."""
+    """-1 for unobserved, else the observed value; one per variable, hidden ones too (always -1)."""
     strength: float = 1.0
     temperature: float = 1.0
     damping: float = 0.0
     layers: int = 30
     selected: str = "m0"
-    """What the sliders and the formula speak of: "n2" a variable, "e3" an edge, "m5" a message."""
+    """What the sliders and the formula refer to: "n2" a variable, "e3" an edge, "m5" a message."""
     hand: int = -1
     """The layer at which sending by hand began; -1: all messages are sent in parallel."""
     sent: tuple[int, ...] = ()
-    """The messages sent by hand since, one after the other."""
+    """The messages sent by hand since then, in order."""
     trained: tuple[float, ...] = ()
     """Couplings and biases after query training; empty before."""
     shown: int = 0
@@ -152,7 +57,7 @@ class Lab:
 
     @property
     def edge(self) -> int:
-        """The edge that is spoken of: the selected one, that of the selected message, or the first at a variable."""
+        """The current edge: the selected one, that of the selected message, or the first one at a variable."""
         kind, number = self.selected[0], int(self.selected[1:])
         if kind == "n":
             return next(e for e, pair in enumerate(self.graph.edges) if number in pair)
@@ -160,14 +65,14 @@ class Lab:
 
     @property
     def node(self) -> int:
-        """The variable that is spoken of: the selected one, or where the selected edge or message begins."""
+        """The current variable: the selected one, or the source of the selected edge or message."""
         kind, number = self.selected[0], int(self.selected[1:])
         if kind == "n":
             return number
         return self.graph.edges[self.edge][number % 2 if kind == "m" else 0]
 
     def changed(self, **changes: Any) -> "Lab":
-        """With other couplings or biases, what was trained is of another graph and goes."""
+        """The lab after changes; new couplings or biases discard the trained parameters."""
         lab = replace(self, **changes)
         if {"couplings", "biases", "strength"} & changes.keys():
             lab = replace(lab, trained=(), shown=0)
@@ -183,13 +88,12 @@ def preset(key: str, name: str, seed: int = 0) -> Lab:
         couplings = tuple(round(float(w), 2) for w in random.uniform(-2, 2, len(graph.edges)))
         biases = tuple(round(float(b), 2) for b in random.uniform(-1, 1, graph.n))
     else:
-        negative = graph.negative if name == "frustrated" else ()
-        couplings = tuple(-SIZE if e in negative else SIZE for e in range(len(graph.edges)))
+        couplings = examples.couplings(key, name)
     return Lab(key, couplings, biases, (-1,) * graph.n)
 
 
 def default() -> Lab:
-    """What the page opens with: a loop that cannot be satisfied, where belief propagation converges to wrong marginals."""
+    """The initial lab: a frustrated loop, where belief propagation converges to wrong marginals."""
     return replace(preset("loop", "frustrated"), couplings=(2.0, 2.0, 2.0, -2.0), biases=(2.0, 0.0, 0.0, 0.0), layers=40)
 
 
@@ -224,7 +128,7 @@ def encode(lab: Lab) -> str:
 
 
 def decode(text: str) -> Lab | None:
-    """The inverse; None for anything that we did not write."""
+    """The inverse of `encode`; None for anything else."""
     parts = text.split("~")
     if len(text) > MAX_TEXT or not 7 <= len(parts) <= 9 or parts[0] not in GRAPHS:
         return None
@@ -260,7 +164,7 @@ def decode(text: str) -> Lab | None:
 
 
 def sound(lab: Lab) -> bool:
-    """Whether every number lies where it must."""
+    """Whether every number is within its bounds."""
     graph = lab.graph
     return (
         len(lab.evidence) == graph.n
@@ -273,7 +177,7 @@ def sound(lab: Lab) -> bool:
         and selectable(lab.selected, graph)
         and -1 <= lab.hand <= lab.layers
         and len(lab.sent) <= MAX_SENT
-        and all(0 <= each < 2 * len(graph.edges) for each in lab.sent)
+        and all(0 <= message < 2 * len(graph.edges) for message in lab.sent)
         and lab.shown in (0, 1)
     )
 

@@ -1,7 +1,7 @@
-"""Query training of a graph of the lab on samples of itself: a worse model that answers better.
+"""Query training of a graph of the lab on its own samples: a worse model that answers better.
 
 The user's graph is the truth. Its distribution is enumerated, so that samples, likelihoods and marginals are exact, and
-only the answers of belief propagation are approximate.
+only those of belief propagation are approximate.
 """
 
 import math
@@ -23,26 +23,25 @@ SEED = 1
 
 
 class Score(NamedTuple):
-    """How good a parameter set is, as a model and for answering."""
+    """The quality of a parameter set, as a model and for answering queries."""
 
     likelihood: float
     """Mean log2 p(v) over the true distribution, in bits per sample."""
     error: float
     """Mean |p by belief propagation − exact p under the truth| over the targets of the queries."""
     nce: float
-    """Bits per target: −log2 of what belief propagation gives to the true value."""
+    """Bits per target: −log2 of the probability that belief propagation gives the true value."""
 
 
 def log_joint(graph: BinaryGraph) -> Tensor:
     """log p of every state of the visible variables, [2, 2, …]."""
-    with torch.no_grad():
-        table = exact.Discrete.pairwise(graph.unary, graph.edges, graph.pairwise)
+    table = exact.joint(graph)
     log_p = table.log_weights - table.log_z
     return log_p.logsumexp(graph.hidden) if graph.hidden else log_p
 
 
 def states(count: int) -> Tensor:
-    """All states of so many bits, in the order of a flattened table [2^count, count]."""
+    """All states of `count` bits, in the order of a flattened table [2^count, count]."""
     return torch.cartesian_prod(*[torch.arange(2)] * count).view(-1, count)
 
 
@@ -54,7 +53,7 @@ def samples(lab: Lab, count: int, seed: int) -> Tensor:
 
 
 def queries(lab: Lab) -> Query:
-    """The fixed questions by which parameter sets are compared: each variable is asked for with probability ½."""
+    """The fixed queries for comparing parameter sets: each variable is a target with probability ½."""
     values = samples(lab, N_QUERIES, SEED + 1)
     random = torch.Generator().manual_seed(SEED + 2)
     asked = torch.rand(values.shape, generator=random) < 0.5
@@ -72,7 +71,7 @@ def exact_answers(lab: Lab, asked: Query) -> Tensor:
 
 @torch.no_grad()
 def score(lab: Lab, trained: bool = False) -> Score:
-    """Of the user's parameters, or of the trained ones."""
+    """The score of the user's parameters, or of the trained ones."""
     graph, asked = model(lab, trained), queries(lab)
     truth = log_joint(model(lab)).flatten()
     likelihood = float((truth.exp() * log_joint(graph).flatten()).sum()) / math.log(2)
@@ -83,7 +82,7 @@ def score(lab: Lab, trained: bool = False) -> Score:
 
 
 def train(lab: Lab, steps: int, callback: Callable[[Progress], bool | None] | None = None) -> Lab:
-    """The lab with trained parameters beside the user's; the callback may stop it."""
+    """The lab with trained parameters in addition to the user's; the callback may stop the training."""
     copy = model(lab)
     fit(
         copy,
@@ -95,5 +94,5 @@ def train(lab: Lab, steps: int, callback: Callable[[Progress], bool | None] | No
         seed=SEED,
         callback=callback,
     )
-    found = torch.cat([copy.coupling, copy.bias]).detach().clamp(-MAX_TRAINED, MAX_TRAINED)
-    return replace(lab, trained=tuple(round(float(value), 3) for value in found), shown=1)
+    parameters = torch.cat([copy.coupling, copy.bias]).detach().clamp(-MAX_TRAINED, MAX_TRAINED)
+    return replace(lab, trained=tuple(round(float(value), 3) for value in parameters), shown=1)

@@ -1,1 +1,1 @@
-"""One module per page; each has a function `page(shell)` that returns what to show."""
+"""One module per page; each has a function `page(shell)` that returns its view."""

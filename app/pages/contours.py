@@ -1,4 +1,4 @@
-"""Contours: which side of a broken, noisy line is the inside? The grid MRF with clones says so, layer by layer."""
+"""Contours: which side of a broken, noisy line is the inside? The grid MRF with clones answers, layer by layer."""
 
 import functools
 import logging
@@ -40,7 +40,7 @@ LAYERS = (5, 30)
 N_SHOWN = 10
 SEED = 4  # of the glyphs in the gallery
 MAX_MADE = 200
-"""Noisy digits that are known again; the painter can undo 100 strokes."""
+"""Noisy digits to remember for undo; the painter can undo 100 strokes."""
 UNKNOWN = "The truth of a drawing is not known."
 NO_MODEL = "No trained grid model is shipped with this version: what you see is the untrained one."
 
@@ -60,7 +60,7 @@ class Digits:
 
 
 def trained() -> tuple[GridMRF, str]:
-    """The shipped model and the sentence to show with it (empty when it is a trained one)."""
+    """The shipped model and the sentence to show with it (empty for a trained one)."""
     name = engine.first_available(*MODELS)
     if name is None:
         return engine.untrained(GridMRF(*SHAPE)), NO_MODEL  # type: ignore[return-value]
@@ -69,20 +69,20 @@ def trained() -> tuple[GridMRF, str]:
 
 @functools.cache
 def galleries() -> tuple[Digits, ...]:
-    """What can be picked on this machine; nothing is fetched."""
-    found = []
+    """The digits available on this machine; nothing is downloaded."""
+    rows = []
     try:
         if holding("mnist").source is not None:
             test = load_mnist()
             assert test.truth is not None
             first = [int((test.truth["test"] == digit).nonzero()[0]) for digit in range(10)]
-            found.append(Digits("mnist", "MNIST", "Digits of MNIST (test set)", border_labels(test.test[first])))
+            rows.append(Digits("mnist", "MNIST", "Digits of MNIST (test set)", border_labels(test.test[first])))
     except DataError as error:
         log.info("no MNIST: %s", error)
     rng = np.random.default_rng(SEED)
     glyphs = torch.from_numpy(np.stack([draw_glyph(digit % 10, rng) for digit in range(N_SHOWN)]))
-    found.append(Digits("glyph", "glyphs", "Digits in Pillow's font", border_labels(glyphs)))
-    return tuple(found)
+    rows.append(Digits("glyph", "glyphs", "Digits in Pillow's font", border_labels(glyphs)))
+    return tuple(rows)
 
 
 def thumbnails(labels: Tensor) -> Bytes:
@@ -122,7 +122,7 @@ class ContoursPage(PicturePage):
         self.gallery = Gallery(thumbnails(shown.labels), heading=shown.heading, width=LEFT, margin=0, zoom=1)
         self.gallery.selected = self.number
         self.sources = Choices(
-            labels=[*(each.label for each in self.digits), "empty canvas"],
+            labels=[*(digits.label for digits in self.digits), "empty canvas"],
             selected=self.digits.index(shown) if self.labels is not None else -1,
             width=LEFT,
             margin=(6, 0, 0, 0),
@@ -148,16 +148,16 @@ class ContoursPage(PicturePage):
 
     @property
     def _shown(self) -> Digits:
-        return next((each for each in self.digits if each.key == self.source), self.digits[0])
+        return next((digits for digits in self.digits if digits.key == self.source), self.digits[0])
 
     def pick(self, source: str, number: int) -> Bytes:
-        """Choose a digit; its noisy contour."""
+        """Choose a digit; return its noisy contour."""
         self.source, self.number = source, number
         self.labels = self._shown.labels[number]
         return self._noisy()
 
     def _noisy(self) -> Bytes:
-        """The chosen digit with noise, which is known again when it comes back (by undo)."""
+        """The chosen digit with noise, remembered so that undo can restore it."""
         assert self.labels is not None
         missing, strokes, seed = self.noise
         noisy = (add_noise(self.labels, missing, strokes, seed).numpy() * 255).astype(np.uint8)
@@ -167,7 +167,7 @@ class ContoursPage(PicturePage):
         return noisy
 
     def _drawn(self) -> None:
-        """From now on the picture is the user's own, and the truth is not known."""
+        """Mark the picture as the user's own drawing, whose truth is not known."""
         self.source, self.number, self.labels = "drawing", -1, None
 
     def _from_address(self, image: str, pixels: str) -> Bytes:
@@ -181,7 +181,7 @@ class ContoursPage(PicturePage):
         return self.pick(self.digits[0].key, min(2, len(self.digits[0].labels) - 1))
 
     def on_stroke(self) -> None:
-        """A canvas that no noise made is a drawing of the user's."""
+        """Refresh; a canvas that is not a noisy digit is the user's drawing."""
         origin = self.made.get(self.painter.image.tobytes())
         if origin is None and self.labels is not None:
             self._remembered = (self.source, self.number)
@@ -234,7 +234,7 @@ class ContoursPage(PicturePage):
         if any(event.name == "actions" for event in events):
             seed = (seed + 1) % 10**6
         self.noise = (missing / 100, int(strokes), seed)
-        if self.labels is None:  # noise needs a digit: go back to the one that was there
+        if self.labels is None:  # noise needs a digit: return to the last one
             source, number = getattr(self, "_remembered", (self.digits[0].key, 0))
             self._show(self.pick(source, number))
         else:
@@ -280,26 +280,26 @@ def explanation() -> list[Viewable]:
     return [
         card(
             "What is asked",
-            r"A line with gaps and false strokes is all there is: each pixel is on or off, with "
+            r"The evidence is a line with gaps and false strokes: each pixel is on or off, with "
             r"$p(\mathrm{on} \mid \mathrm{CONTOUR}) = 0.8$ and about $0.03$ outside. Which pixels are the contour, and "
-            r"which side is inside? Draw on the canvas, or hide pixels so that they say nothing.",
+            r"which side is inside? Draw on the canvas, or hide pixels so that they give no evidence.",
         ),
         card(
             "What happens in a layer",
             r"Every pixel sends to each of its 8 neighbours what it believes without that neighbour: "
             r"$m_{ij}(t) = \log \sum_s \exp\big(\theta_{ij}(s,t) + u_i(s) + \sum_{k \neq j} m_{ki}(s)\big)$. "
-            r"Information moves by one pixel per layer. Training asked for the right answer after exactly 15 layers: before "
-            r"and after, the beliefs may swing.",
+            r"Information moves by one pixel per layer. Training aimed at the right answer after exactly 15 layers: with "
+            r"fewer or more, the beliefs may oscillate.",
         ),
         card(
             "Clones",
-            r"CONTOUR has 64 hidden states that look the same. Training gives them different neighbours, so each comes to "
-            r"stand for an orientation and a side. The colour shows on which side the inside lay where "
-            r"this clone won on other digits; grey clones have no side.",
+            r"CONTOUR has 64 hidden states that look the same. Training gives them different neighbours, so that each comes "
+            r"to stand for an orientation and a side. The colour shows on which side the inside lay, on other digits, where "
+            r"this clone won; grey clones have no preferred side.",
         ),
     ]
 
 
 def page(shell: Shell) -> Viewable:
-    """What the tab shows."""
+    """The content of the tab."""
     return ContoursPage(shell).view()

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class DigitsPage:
-    """Which dataset and which model; what is asked of them is the business of a page within."""
+    """The choice of dataset and model; an inner page handles the queries."""
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
@@ -32,15 +32,15 @@ class DigitsPage:
         if kind not in self.sets.get(dataset, []):
             dataset = next(iter(self.sets))
             kind = self.sets[dataset][0]
-            if shell.states["digits"].model:  # what the address says of masks and records is of a model that is not here
+            if shell.states["digits"].model:  # its masks and records belong to a model that is not available
                 shell.states["digits"] = State(page="digits")
         self._show(dataset, kind)
 
     def _show(self, dataset: str, kind: str) -> None:
         if dataset not in self.pages:
-            found = samples(dataset)
-            make = PixelsPage if found.shape is not None else RecordPage
-            made: PixelsPage | RecordPage = make(self.shell, found, f"{kind}/{dataset}")
+            rows = samples(dataset)
+            make = PixelsPage if rows.shape is not None else RecordPage
+            made: PixelsPage | RecordPage = make(self.shell, rows, f"{kind}/{dataset}")
             self.pages[dataset] = made
             self.views[dataset] = made.view(self._choosers(dataset, kind))
         self.column[:] = [self.views[dataset]]
@@ -52,7 +52,7 @@ class DigitsPage:
             labels=[title(name) for name in names], selected=names.index(dataset), heading="Data", width=LEFT, margin=0
         )
         models = Choices(
-            labels=[each.upper() for each in kinds],
+            labels=[name.upper() for name in kinds],
             selected=kinds.index(kind),
             heading="Model",
             width=LEFT,
@@ -74,7 +74,7 @@ class DigitsPage:
         return [data, models]
 
     def _try(self, dataset: str, change: Callable[[], None]) -> bool:
-        """Make a change, or leave a sentence on the page that is shown: a model's file may be damaged."""
+        """Make a change, or show a sentence on the current page: a model file may be damaged."""
         before = self.shell.states["digits"]
         try:
             change()
@@ -82,11 +82,11 @@ class DigitsPage:
         except Exception:
             self.shell.states["digits"] = before
             log.exception("a dataset or model could not be shown")
-            self.pages[dataset].tell("This choice cannot be shown; the others go on working.")
+            self.pages[dataset].tell("This choice cannot be shown; the others still work.")
             return False
 
     def _turn(self, dataset: str) -> None:
-        """Go to another dataset: as it was left, or with a question of its own."""
+        """Switch to another dataset: as it was left, or with its default query."""
         if dataset not in self.pages:
             self.shell.states["digits"] = replace(State(page="digits"), model=f"{self.sets[dataset][0]}/{dataset}")
         self._show(dataset, self.sets[dataset][0])
@@ -94,5 +94,5 @@ class DigitsPage:
 
 
 def page(shell: Shell) -> Viewable:
-    """What the tab shows."""
+    """The content of the tab."""
     return DigitsPage(shell).column

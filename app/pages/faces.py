@@ -1,4 +1,4 @@
-"""Faces: hide parts of a face and watch the Gaussian RBM fill them in, with how sure it is."""
+"""Faces: hide parts of a face and see the Gaussian RBM fill them in, with its uncertainty."""
 
 import functools
 import logging
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 MODEL = "grbm/frey"
 N_SHOWN = 12
 MAX_STANDARDISED = 8.0
-"""Uploads are cut here: a pixel that hardly varies in the training faces would turn any other grey into a huge number."""
+"""Uploads are clipped here: where a pixel hardly varies in the training faces, any other grey would become a huge number."""
 LAYERS = (5, 15, 100)
 """Other numbers of layers to compare with."""
 EMPTY = "Hide at least one pixel completely to score the answer."
@@ -52,7 +52,7 @@ class Faces:
 
 
 def trained() -> Model:
-    """The shipped model; an untrained one when there is none."""
+    """The shipped model, or an untrained one if there is none."""
     if MODEL in qtcore.available():
         return engine.model(MODEL)
     return engine.untrained(GaussianRBM(SHAPE[0] * SHAPE[1], 200))
@@ -60,20 +60,20 @@ def trained() -> Model:
 
 @functools.cache
 def galleries() -> tuple[Faces, ...]:
-    """What can be picked on this machine; nothing is fetched."""
-    found = []
+    """The faces available on this machine; nothing is downloaded."""
+    rows = []
     try:
         if holding("frey").source is not None:
-            found.append(Faces("frey", "Frey", "Frey's faces (test set)", load_frey().test[::28][:N_SHOWN].clone()))
+            rows.append(Faces("frey", "Frey", "Frey's faces (test set)", load_frey().test[::28][:N_SHOWN].clone()))
     except DataError as error:
         log.info("no Frey faces: %s", error)
     try:
-        found.append(Faces("dream", "dreamed", "Faces that the model dreamed up", faces_offline()[:N_SHOWN]))
+        rows.append(Faces("dream", "dreamed", "Faces that the model dreamed up", faces_offline()[:N_SHOWN]))
     except DataError as error:
         log.info("no dreamed faces: %s", error)
-    if not found:
-        found.append(Faces("dream", "mean face", "The mean of all faces", torch.zeros(1, SHAPE[0] * SHAPE[1])))
-    return tuple(found)
+    if not rows:
+        rows.append(Faces("dream", "mean face", "The mean of all faces", torch.zeros(1, SHAPE[0] * SHAPE[1])))
+    return tuple(rows)
 
 
 def to_grey(values: Tensor, model: Model) -> Bytes:
@@ -114,7 +114,7 @@ class FacesPage(PicturePage):
         self.gallery = Gallery(to_grey(shown.values, self.model), heading=shown.heading, width=LEFT, margin=0, zoom=2)
         self.gallery.selected = self.number
         self.sources = Choices(
-            labels=[each.label for each in self.faces], selected=self.faces.index(shown), width=LEFT, margin=(6, 0, 0, 0)
+            labels=[faces.label for faces in self.faces], selected=self.faces.index(shown), width=LEFT, margin=(6, 0, 0, 0)
         )
         self.gallery.param.watch(self._on_gallery, "clicks")
         self.sources.param.watch(self._on_source, "clicks")
@@ -126,7 +126,7 @@ class FacesPage(PicturePage):
 
     @property
     def _shown(self) -> Faces:
-        return next((each for each in self.faces if each.key == self.source), self.faces[0])
+        return next((faces for faces in self.faces if faces.key == self.source), self.faces[0])
 
     def pick(self, source: str, number: int, values: Tensor) -> None:
         self.source, self.number, self.values = source, number, values
@@ -210,26 +210,26 @@ def explanation() -> list[Viewable]:
     return [
         card(
             "What is asked",
-            r"Pixels $v$ that you see are evidence, hatched ones are asked for. The model answers with a Gaussian for "
-            r"each: $p(v_i \mid v_{\mathrm{seen}}) \approx \mathcal{N}(\mu_i, s_i^2)$. Half-hidden pixels are soft evidence "
-            r"with a weight between 0 and 1.",
+            r"The pixels $v$ that you see are evidence, the hatched ones are targets. The model answers with a Gaussian for "
+            r"each target: $p(v_i \mid v_{\mathrm{seen}}) \approx \mathcal{N}(\mu_i, s_i^2)$. Half-hidden pixels are soft "
+            r"evidence with a weight between 0 and 1.",
         ),
         card(
             "What happens in a layer",
-            r"Each pixel tells each of 200 hidden units what it knows without that unit, a cavity $\mathcal{N}(\mu, s^2)$: "
-            r"$m_{i \to j} = \mu w_{ij} + \tfrac12 s^2 w_{ij}^2$. With $p = \sigma(\text{sum of all} + c_j)$ the unit "
-            r"answers with the Gaussian that has the moments of the mixture: $\mu + p\,s^2 w$ and "
-            r"$s^2 + p(1-p)\,s^4 w^2$.",
+            r"Each pixel tells each of 200 hidden units what it believes without that unit, its cavity "
+            r"$\mathcal{N}(\mu, s^2)$: $m_{i \to j} = \mu w_{ij} + \tfrac12 s^2 w_{ij}^2$. With "
+            r"$p = \sigma(\text{sum of all} + c_j)$ the unit answers with the Gaussian that has the moments of the mixture: "
+            r"$\mu + p\,s^2 w$ and $s^2 + p(1-p)\,s^4 w^2$.",
         ),
         card(
             "How good it is",
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{hidden } i} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised "
-            r"pixels: lower is better. The dashed line is one Gaussian fitted to the seen pixels of this picture. Training "
-            r"made the answer good after exactly 50 layers, so more are not always better.",
+            r"pixels: lower is better. The dashed line is one Gaussian fitted to the pixels seen in this picture. Training "
+            r"aimed at the answer after exactly 50 layers, so more are not always better.",
         ),
     ]
 
 
 def page(shell: Shell) -> Viewable:
-    """What the tab shows."""
+    """The content of the tab."""
     return FacesPage(shell).view()

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 SECONDS = 4
 MIN_STEPS, MAX_STEPS = 25, 600
-"""A busy machine may take up to three times as long for the fewest steps that help."""
+"""A busy machine may take up to three times SECONDS for the smallest useful number of steps."""
 LIMITS = {
     "graphs": [(graph.key, graph.label) for graph in GRAPHS.values()],
     "presets": list(PRESETS),
@@ -37,17 +37,17 @@ LIMITS = {
     "seconds": SECONDS,
 }
 MODEL_ACTIONS = ("graph", "preset", "strength", "coupling", "bias", "temperature", "damping", "layers", "train", "stop")
-"""A training under way is of no use after these."""
+"""Actions that make a running training useless."""
 
 # Trainings of all users; not in the pool that painting needs.
 trainers = ThreadPoolExecutor(2, thread_name_prefix="qtcore-lab", initializer=lambda: torch.set_num_threads(1))
 
 
 def applied(lab: Lab, action: str, numbers: list[float], seed: int = 0) -> Lab | None:
-    """The lab after an action of the user; None for one that is out of bounds or that changes nothing here."""
+    """The lab after a user's action; None for one that is out of bounds or changes nothing."""
     graph = lab.graph
-    whole = [int(each) for each in numbers]
-    isolated = [float(each) for each in whole] == numbers
+    whole = [int(number) for number in numbers]
+    integral = [float(number) for number in whole] == numbers
     changed: Lab | None = None
     if action in ("strength", "temperature", "damping"):
         changed = lab.changed(**{action: round(numbers[0], 2)})
@@ -56,7 +56,7 @@ def applied(lab: Lab, action: str, numbers: list[float], seed: int = 0) -> Lab |
         changed = lab.changed(couplings=replaced(lab.couplings, whole[0], round(numbers[1], 2)), selected=kept)
     elif action == "bias" and numbers[0] in range(graph.n) and abs(numbers[1]) <= graphs.MAX_BIAS:
         changed = lab.changed(biases=replaced(lab.biases, whole[0], round(numbers[1], 2)))
-    elif not isolated:
+    elif not integral:
         return None
     elif action == "graph" and 0 <= whole[0] < len(GRAPHS):
         fresh = graphs.preset(list(GRAPHS)[whole[0]], "frustrated")
@@ -84,7 +84,7 @@ def applied(lab: Lab, action: str, numbers: list[float], seed: int = 0) -> Lab |
 
 
 def _sent(lab: Lab, message: int, cursor: int) -> Lab:
-    """By hand from what is shown: the layer of a parallel run, or so many messages of those sent before."""
+    """Send by hand from the cursor on: a layer of a parallel run, or a number of messages sent before."""
     if lab.hand < 0:
         return replace(lab, hand=cursor, sent=(message,), selected=f"m{message}")
     return replace(lab, sent=(*lab.sent[: max(cursor, 0)], message), selected=f"m{message}")
@@ -98,7 +98,7 @@ def both_scores(lab: Lab) -> Scores:
 
 
 def question(lab: Lab) -> Lab:
-    """The part of the lab on which the scores depend."""
+    """The part of the lab that the scores depend on."""
     return replace(lab, evidence=(), selected="", hand=-1, sent=(), shown=0)
 
 
@@ -231,25 +231,25 @@ def explanation() -> list[Viewable]:
         card(
             "The model",
             r"$p(x) \propto \exp\big(\sum_i b_i x_i - \sum_{(i,j)} w_{ij}\,[x_i \ne x_j]\big)$: a positive coupling wants its "
-            r"two variables equal, a negative one wants them different. A loop with an odd number of negative couplings is "
-            r"frustrated: no state satisfies them all. The exact marginals add up all $2^n$ states.",
+            r"two variables to be equal, a negative one wants them to differ. A loop with an odd number of negative "
+            r"couplings is frustrated: no state satisfies them all. The exact marginals sum over all $2^n$ states.",
         ),
         card(
             "A message",
             r"$m_{i \to j} = f_w(x; T)$ with the cavity $x = b_i + \sum_{k \ne j} m_{k \to i}$, all in log-odds. At $T = 1$ "
-            r"(sum-product) $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$; at $T = 0$ (max-product) it is $\pm x$ cut at "
-            r"$\pm w$. The belief is $\sigma(b_i + \sum_k m_{k \to i})$: exact on a tree. On a loop a message comes back to "
-            r"its sender and is counted again.",
+            r"(sum-product) $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$; at $T = 0$ (max-product) it is $\pm x$ clipped at "
+            r"$\pm w$. The belief is $\sigma(b_i + \sum_k m_{k \to i})$: exact on a tree. On a loop a message returns to "
+            r"its sender and is counted twice.",
         ),
         card(
             "Why query training helps",
-            r"It takes the $N$ layers as they are and minimises $-\log$ of their beliefs at the truth, over samples and over "
-            r"what is asked. Its parameters are a worse model (the likelihood falls), but they make up for what belief "
+            r"It takes the $N$ layers as they are and minimises $-\log$ of their beliefs at the truth, over samples and "
+            r"queries. The trained parameters are a worse model (the likelihood falls), but they compensate for what belief "
             r"propagation gets wrong on this graph. Strong frustrated couplings on $K_5$ show it best.",
         ),
     ]
 
 
 def page(shell: Shell) -> Viewable:
-    """What the tab shows."""
+    """The content of the tab."""
     return LabPage(shell).view()

@@ -1,4 +1,4 @@
-"""What faces, contours and digits share: a painter, a player, and runs that follow the newest stroke."""
+"""Shared by faces, contours and digits: a painter, a player, and runs that follow the latest stroke."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ NOTICE = {"color": "#d55e00", "font-size": "13px"}
 
 
 class PicturePage:
-    """The state of one page for one user. A subclass says what is shown, and what to run (`question`)."""
+    """The state of one page for one user. A subclass defines the picture and what to run (`question`)."""
 
     name = ""
     presets: ClassVar[dict[str, Callable[[tuple[int, int], int], Bytes]]] = {}
@@ -48,7 +48,7 @@ class PicturePage:
     # ------------------------------------------------------------------ for subclasses
 
     def question(self) -> tuple[Header, Sequence[engine.Run]]:
-        """What to run for what the painter shows."""
+        """The runs for the painter's current picture and mask."""
         raise NotImplementedError
 
     def take_upload(self, data: bytes) -> None:
@@ -60,18 +60,18 @@ class PicturePage:
         self.refresh()
 
     def address(self) -> dict[str, str]:
-        """The parameters of this page beside mask, layer and pixel."""
+        """The parameters of this page besides mask, layer and pixel."""
         return {}
 
     # ------------------------------------------------------------------ shared
 
     def first(self) -> None:
-        """The result that is there when the page opens."""
+        """Compute the result that the page opens with."""
         header, runs = self.question()
         self.player.frames = engine.compute(header, runs)
 
     def refresh(self) -> None:
-        """Run what is on the canvas now; what was running is given up."""
+        """Run the current canvas; cancel the previous run."""
         self.seq += 1
         self.latest.submit(self._run)
         self.remember()
@@ -122,8 +122,8 @@ class PicturePage:
 
 def restored_mask(text: str, shape: tuple[int, int], default: Bytes) -> Bytes:
     """The mask that an address describes, else the default."""
-    found = decode_bytes(text, shape) if text else None
-    return default if found is None else found
+    mask = decode_bytes(text, shape) if text else None
+    return default if mask is None else mask
 
 
 def restored_look(state: Any, shape: tuple[int, int], default: list[int]) -> dict[str, Any]:

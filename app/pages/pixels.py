@@ -28,7 +28,7 @@ UNTRAINED = "No trained model of this kind is shipped with this version: what yo
 
 
 class OfModel(ABC):
-    """A page that asks a shipped model, and can ask another one the same."""
+    """A page with a query to a shipped model, which can be put to another one."""
 
     samples: Samples
     comparison: Comparison
@@ -36,13 +36,13 @@ class OfModel(ABC):
     model_name: str
 
     def use(self, model: str) -> None:
-        """Ask another model the same."""
+        """Put the same query to another model."""
         self.load(model)
         self.comparison.use(model)
         self.refresh()
 
     def load(self, model: str) -> None:
-        """The shipped model, or an untrained one and a sentence that says so."""
+        """Load the shipped model, or an untrained one with a sentence that says so."""
         trained = model in qtcore.available()
         self.model = engine.model(model) if trained else engine.untrained(RBM(self.samples.values.shape[1], 50))
         self.model_name = model
@@ -50,7 +50,7 @@ class OfModel(ABC):
 
     @abstractmethod
     def refresh(self) -> None:
-        """Run what is asked now."""
+        """Run the current query."""
 
     @abstractmethod
     def tell(self, sentence: str) -> None:
@@ -120,11 +120,11 @@ class PixelsPage(PicturePage, OfModel):
 
 def explanation(soft: bool) -> list[Viewable]:
     """Three cards: the question, a layer, the two models."""
-    grey = r" The digits' grey levels count as soft readings: 0.5 says nothing." if soft else ""
+    grey = r" The digits' grey levels are soft evidence: 0.5 says nothing." if soft else ""
     return [
         card(
             "What is asked",
-            r"Seen pixels are evidence, hatched ones are asked for. The model answers with a probability for each: "
+            r"Seen pixels are evidence, hatched ones are targets. The model answers with a probability for each: "
             r"$p(v_i = 1 \mid v_{\mathrm{seen}}) \approx \sigma(\text{belief})$, and the score is "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{hidden } i} \log_2 p(v_i)$ in bits: lower is better." + grey,
         ),
@@ -137,14 +137,14 @@ def both_models() -> list[Viewable]:
     return [
         card(
             "What happens in a layer",
-            r"Pixels and hidden units exchange log-odds. With the cavity $x$ (all that the sender heard from the others) a "
-            r"message is $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$: never larger than the coupling $w$. One layer "
-            r"goes to the hidden units and back; training made the answer good after exactly 10.",
+            r"Visible and hidden variables exchange log-odds. With the cavity $x$ (all that the sender knows but for what came "
+            r"from the receiver) a message is $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$, never larger than the coupling "
+            r"$w$. One layer updates the messages in both directions; training aimed at the answer after exactly 10.",
         ),
         card(
             "RBM and DBM",
-            r"The RBM joins each visible variable to each of 50 hidden ones (100 or 200 for the largest sets). The DBM has "
-            r"a second hidden layer above: $v - h_1 - h_2$. Belief propagation treats both alike, since $v$ and $h_2$ "
-            r"together face $h_1$.",
+            r"The RBM connects each visible variable to each of 50 hidden ones (100 or 200 for the largest sets). The DBM has "
+            r"a second hidden layer above: $v - h_1 - h_2$. Belief propagation treats both the same way, since $v$ and $h_2$ "
+            r"form one side of a bipartite graph and $h_1$ the other.",
         ),
     ]

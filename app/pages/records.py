@@ -27,11 +27,11 @@ Bytes = NDArray[np.uint8]
 
 PRESETS = ("one question", "30 %", "50 %", "80 %", "everything", "nothing")
 EMPTY = "Ask for at least one variable to score the answer."
-UNNAMED = "Nobody published what the variables of this set mean."
+UNNAMED = "The meaning of this set's variables was never published."
 
 
 def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int) -> Bytes:
-    """Roles of `count` variables: a whole group is asked, or a share of all."""
+    """Roles of `count` variables: the targets are a whole group, or a share of all."""
     roles = np.full(count, KNOWN, np.uint8)
     rng = np.random.default_rng(seed)
     if name == "one question":
@@ -59,7 +59,7 @@ class RecordPage(OfModel):
         self.notice = pn.pane.HTML("", visible=False, width=LEFT, margin=(8, 0), styles=NOTICE)
         self.latest = engine.Latest(self.tell)
         self.comparison = Comparison(model, LAYERS, state.compare, self.refresh, LEFT)
-        found = decode_bytes(state.record, (1, count))
+        stored = decode_bytes(state.record, (1, count))
         chosen = pixel_of(state.pixel, (1, count))
         self.record = Record(
             np.zeros(count, np.uint8),
@@ -68,8 +68,8 @@ class RecordPage(OfModel):
             sizing_mode="stretch_width",
             margin=(0, 0, 0, 20),
         )
-        usable = found is not None and bool(np.isin(found, (UNKNOWN, TARGET, KNOWN)).all())
-        self.record.give(found[0] if usable and found is not None else preset("50 %", self.record.groups, count, 0))
+        usable = stored is not None and bool(np.isin(stored, (UNKNOWN, TARGET, KNOWN)).all())
+        self.record.give(stored[0] if usable and stored is not None else preset("50 %", self.record.groups, count, 0))
         self.record.variable = chosen[1] if chosen else int((self.record.roles == TARGET).argmax())
         self.rows = Choices(
             labels=[str(i + 1) for i in range(len(samples.values))],
@@ -106,7 +106,7 @@ class RecordPage(OfModel):
         return header, self.comparison.runs(self.model, run)
 
     def refresh(self) -> None:
-        """Run what is asked now; what was running is given up."""
+        """Run the current query; cancel the previous run."""
         self.latest.submit(self._run)
         self.remember()
 
@@ -176,7 +176,7 @@ def explanation(unnamed: bool) -> list[Viewable]:
             r"Click the square before a variable to make it known, asked or unknown; click a heading for its whole group. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
-            + (UNNAMED if unnamed else "A group has at most one 1: nobody told the model, it learned that."),
+            + (UNNAMED if unnamed else "A group has at most one 1: the model was not told so, it learned it."),
         ),
         *both_models(),
     ]

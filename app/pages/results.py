@@ -1,4 +1,4 @@
-"""Results: the paper's tables beside ours, the plots, and how each figure was made."""
+"""Results: the paper's tables next to ours, the plots, and how each figure was made."""
 
 import json
 import logging
@@ -13,8 +13,8 @@ from panel.viewable import Viewable
 
 from app.components.source import FOLDER
 from app.shell import Shell
-from qtcore.models.base import checkpoint_folder
-from qtcore.tables import ERRORS, MISSING, NOT_COMPARABLE, NOT_SAMPLED, TABLES, Compared, Record, Row, Table, budgets
+from qtcore.models.files import checkpoint_folder
+from qtcore.paper.tables import ERRORS, MISSING, NOT_COMPARABLE, NOT_SAMPLED, TABLES, Compared, Record, Row, Table, budgets
 
 log = logging.getLogger(__name__)
 
@@ -30,40 +30,40 @@ LOOKS = {
 }
 """Shape and colour of a column in a plot."""
 WIDTH, LINE, TOP, RIGHT = 340, 26, 24, 14
-"""Of a plot in pixels: its width, the height of a row, and the margins."""
+"""Sizes of a plot in pixels: its width, the height of a row, and the margins."""
 
 
 def results(folder: Path | None = None) -> list[Record]:
-    """The records that are there; one that cannot be read is left out."""
-    found = []
+    """All stored records; one that cannot be read is left out."""
+    records = []
     for path in sorted((folder or checkpoint_folder().parent / "results").glob("*.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             if record.get("table") in TABLES and isinstance(record["scores"], dict):
-                found.append(record)
+                records.append(record)
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             log.warning("a record cannot be read: %s", type(error).__name__)
-    return found
+    return records
 
 
 # ---------------------------------------------------------------------- tables
 
 
-def cell(found: Compared | str) -> str:
+def cell(figure: Compared | str) -> str:
     """Our figure above, the paper's and the verdict below."""
-    if isinstance(found, str):
-        return f"<td><small>{escape(found)}</small></td>"
-    printed = "" if found.paper is None else f"paper {found.printed}"
-    if found.ours is None:
+    if isinstance(figure, str):
+        return f"<td><small>{escape(figure)}</small></td>"
+    printed = "" if figure.paper is None else f"paper {figure.printed}"
+    if figure.ours is None:
         note = f"<small>{printed or 'not in the paper'}</small>"
-        return f'<td data-verdict="{found.verdict}"><span>{found.verdict}</span>{note}</td>'
-    mean, error, runs = found.ours
-    own = f"<b>{mean:.{found.digits}f}</b> ± {found.spread(error)}" + (f" ({runs} runs)" if runs > 1 else "")
-    if found.verdict in ("better", "worse", "same"):
-        printed += f", <em>{found.difference:+.{found.digits}f} {MARKS[found.verdict]} {found.verdict}</em>"
-    elif found.verdict:
-        printed += f", <em>{MARKS[found.verdict]} {found.verdict}</em>"
-    return f'<td data-verdict="{found.verdict}"><span>{own}</span><small>{printed or "not in the paper"}</small></td>'
+        return f'<td data-verdict="{figure.verdict}"><span>{figure.verdict}</span>{note}</td>'
+    mean, error, runs = figure.ours
+    own = f"<b>{mean:.{figure.digits}f}</b> ± {figure.spread(error)}" + (f" ({runs} runs)" if runs > 1 else "")
+    if figure.verdict in ("better", "worse", "same"):
+        printed += f", <em>{figure.difference:+.{figure.digits}f} {MARKS[figure.verdict]} {figure.verdict}</em>"
+    elif figure.verdict:
+        printed += f", <em>{MARKS[figure.verdict]} {figure.verdict}</em>"
+    return f'<td data-verdict="{figure.verdict}"><span>{own}</span><small>{printed or "not in the paper"}</small></td>'
 
 
 def table_html(table: Table) -> str:
@@ -94,9 +94,9 @@ def mark(column: str, x: float, y: float, filled: bool, words: str) -> str:
 
 def dots(table: Table) -> str:
     """A table whose columns have the same unit as dots, one line per row."""
-    rows = [(row.title, [each for each in row.cells if isinstance(each, Compared)]) for row in table.rows]
-    values = [found.ours[0] for _, cells in rows for found in cells if found.ours]
-    values += [found.paper.mean for _, cells in rows for found in cells if found.paper]
+    rows = [(row.title, [figure for figure in row.cells if isinstance(figure, Compared)]) for row in table.rows]
+    values = [figure.ours[0] for _, cells in rows for figure in cells if figure.ours]
+    values += [figure.paper.mean for _, cells in rows for figure in cells if figure.paper]
     ticks = axis(min(values), max(values))
     low, high, left = ticks[0], ticks[-1], 14 + 5.7 * max(len(title) for title, _ in rows)
 
@@ -111,13 +111,13 @@ def dots(table: Table) -> str:
         y = TOP + LINE * (number + 0.5)
         parts.append(f'<text x="{left - 8:.1f}" y="{y + 4}" text-anchor="end">{escape(title)}</text>')
         parts.append(f'<line class="axis" x1="{left:.1f}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-        for name, found in zip(table.columns, cells, strict=True):
-            if found.paper:
-                text = f"{title}, {name}: paper {found.paper.mean:.{found.digits}f}"
-                parts.append(mark(name, at(found.paper.mean), y, False, text))
-            if found.ours:
-                text = f"{title}, {name}: ours {found.ours[0]:.{found.digits}f}"
-                parts.append(mark(name, at(found.ours[0]), y, True, text))
+        for name, figure in zip(table.columns, cells, strict=True):
+            if figure.paper:
+                text = f"{title}, {name}: paper {figure.paper.mean:.{figure.digits}f}"
+                parts.append(mark(name, at(figure.paper.mean), y, False, text))
+            if figure.ours:
+                text = f"{title}, {name}: ours {figure.ours[0]:.{figure.digits}f}"
+                parts.append(mark(name, at(figure.ours[0]), y, True, text))
     x = 0.0
     for name in table.columns:
         parts.append(mark(name, x + 6, 9, True, name))
@@ -139,14 +139,14 @@ def axis(low: float, high: float) -> list[float]:
 
 
 def command(records: list[Record]) -> str:
-    """What makes the figures of one method and dataset again, in a folder of its own."""
-    record, seeds = records[0], max(int(each["seed"]) for each in records) + 1
+    """The command that reproduces the figures of one method and dataset, in a separate folder."""
+    record, seeds = records[0], max(int(entry["seed"]) for entry in records) + 1
     text = f"python -m qtcore.reproduce {record['table']} --methods {record['method']} --datasets {record['dataset']}"
     return f"{text} --seeds {seeds} --out again"
 
 
 def words(settings: dict[str, Any]) -> str:
-    """Settings as "epochs 600, batch 500"; what is not set is left out."""
+    """Settings as "epochs 600, batch 500", without those that are None."""
 
     def text(value: Any) -> str:
         if isinstance(value, float):
@@ -180,7 +180,7 @@ def made(rows: Iterable[Row]) -> str:
             f"{escape(str(first.get('note', '')))} {scored}<br><small>{escape(software)}</small>",
         ]
         name = escape(str(first.get("checkpoint", first["method"])))
-        lines.append(f"<tr><th>{name}</th>{''.join(f'<td>{each}</td>' for each in cells)}</tr>")
+        lines.append(f"<tr><th>{name}</th>{''.join(f'<td>{text}</td>' for text in cells)}</tr>")
     if not lines:
         return ""
     head = "<tr><th>model</th><th>command and settings</th><th>data</th></tr>"
@@ -192,8 +192,8 @@ def made(rows: Iterable[Row]) -> str:
 
 
 def legend(tables: Iterable[Table]) -> str:
-    """How many figures there are of each verdict."""
-    count = Counter(each.verdict for table in tables for row in table.rows for each in row.cells if isinstance(each, Compared))
+    """The number of figures with each verdict."""
+    count = Counter(cell.verdict for table in tables for row in table.rows for cell in row.cells if isinstance(cell, Compared))
     chips = [
         f'<span data-verdict="{verdict}"><em>{sign} {verdict}</em> {count[verdict]}</span>' for verdict, sign in MARKS.items()
     ]
@@ -219,6 +219,6 @@ def html(records: list[Record]) -> str:
 
 
 def page(shell: Shell) -> Viewable:
-    """What the tab shows."""
+    """The content of the tab."""
     style = (FOLDER / "results.css").read_text("utf-8")
     return pn.pane.HTML(html(results()), stylesheets=[style], sizing_mode="stretch_width", margin=(4, 16, 16, 16))

@@ -1,4 +1,4 @@
-"""The datasets of the paper, checked to the byte, and stand-ins for machines that cannot get them.
+"""The paper's datasets, verified byte by byte, and stand-ins for machines without them.
 
 >>> from qtcore.data import load, names
 >>> digits = load("digits")
@@ -6,63 +6,25 @@
 ((1800, 64), 'soft', 'exact')
 """
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any
-
-from qtcore.data import registry
-from qtcore.data.binary import SETS, load_binary
-from qtcore.data.border import CONTOUR, IN, OUT, Border, add_noise, border_labels, load_border, load_border_glyphs, make_border
+from qtcore.data.border import CONTOUR, IN, OUT, Border, add_noise, border_labels, make_border
 from qtcore.data.dataset import Dataset
-from qtcore.data.digits import load_digits
 from qtcore.data.faces import faces_offline
-from qtcore.data.frey import load_frey
-from qtcore.data.glyphs import load_glyphs
-from qtcore.data.mnist import load_mnist
-from qtcore.errors import InputError, UnknownNameError, nearest
+from qtcore.data.registry import SPECIFICATIONS, load, names, variable_names
+from qtcore.data.specification import Specification
 
 __all__ = [
     "CONTOUR",
     "IN",
     "OUT",
+    "SPECIFICATIONS",
     "Border",
     "Dataset",
+    "Specification",
     "add_noise",
     "border_labels",
     "faces_offline",
     "load",
     "make_border",
     "names",
+    "variable_names",
 ]
-
-_LOADERS: dict[str, Callable[..., Dataset]] = {name: functools.partial(load_binary, name) for name in SETS}
-_LOADERS |= {
-    "digits": load_digits,
-    "frey": load_frey,
-    "mnist": load_mnist,
-    "border": load_border,
-    "glyphs": load_glyphs,
-    "border-glyphs": load_border_glyphs,
-}
-
-
-def names() -> tuple[str, ...]:
-    """The names that `load` knows, the paper's first."""
-    return tuple(registry.FILES)
-
-
-def load(name: str, **options: Any) -> Dataset:
-    """The dataset `name`, fetched first when it is not on this machine.
-
-    Options: `seed` (digits, frey, glyphs, border, border-glyphs), `p_missing` and `n_spurious` (border,
-    border-glyphs).
-    """
-    if name not in _LOADERS:
-        raise UnknownNameError(f"no dataset is called {name!r}; {nearest(name, list(_LOADERS))}")
-    loader = _LOADERS[name]
-    known = inspect.signature(loader).parameters
-    for option in options:
-        if option not in known:
-            raise InputError(f"{name} has no option {option!r}; it has {' and '.join(known) or 'none'}.")
-    return loader(**options)

@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qtcore.data.dataset import Dataset
 from qtcore.data.reading import Array
 from qtcore.errors import InputError
 
 CONTOUR, OUT, IN = 0, 1, 2
 THRESHOLD = 127  # a pixel brighter than this is foreground
 P_MISSING, N_SPURIOUS = 0.2, 8  # the paper's noise
-EMISSION_IN = 1e-10  # p(on | IN): no inside pixel is ever on; the model wants a logarithm of it all the same
+EMISSION_IN = 1e-10  # p(on | IN): no inside pixel is ever on, but the model needs its logarithm
 EMISSION_MAX = 1 - 1e-6  # likewise for p(off | CONTOUR) when nothing is deleted; still below 1 in float32
 CHUNK = 4096  # images whose noise is drawn at a time: bounds the memory, and is part of what a seed means
 
@@ -30,7 +29,7 @@ _REACH = 2  # the surround of a centre goes two pixels in each direction
 
 
 class Border(NamedTuple):
-    """Noisy contours, the labels to find, and p(pixel on | label)."""
+    """Noisy contours, their labels, and p(pixel on | label)."""
 
     noisy: Tensor
     """uint8 0 or 1, [n, h + 2, w + 2] (without n for a single image)."""
@@ -104,45 +103,6 @@ def emission_of(noisy: Tensor, labels: Tensor, p_missing: float = P_MISSING) -> 
     out = labels == OUT
     spurious = int((out & (noisy != 0)).sum()) / max(int(out.sum()), 1)
     return torch.tensor([1 - p_missing, spurious, EMISSION_IN], dtype=torch.float64).clamp(EMISSION_IN, EMISSION_MAX)
-
-
-def load_border(p_missing: float = P_MISSING, n_spurious: int = N_SPURIOUS, seed: int = 0) -> Dataset:
-    """Border ownership from MNIST, one image per digit; the last 5,000 training digits are `valid`."""
-    from qtcore.data.mnist import load_mnist
-
-    return _from_images("border", load_mnist(), p_missing, n_spurious, seed)
-
-
-def load_border_glyphs(p_missing: float = P_MISSING, n_spurious: int = N_SPURIOUS, seed: int = 0) -> Dataset:
-    """Border ownership from drawn glyphs, for machines without MNIST; `seed` draws glyphs and noise."""
-    from qtcore.data.glyphs import load_glyphs
-
-    return _from_images("border-glyphs", load_glyphs(seed), p_missing, n_spurious, seed)
-
-
-def _from_images(name: str, images: Dataset, p_missing: float, n_spurious: int, seed: int) -> Dataset:
-    labels = {split: border_labels(part) for split, part in images.splits.items()}
-    # A stream for each part, so that no part's noise depends on the size of another one.
-    noisy = {
-        split: add_noise(part, p_missing, n_spurious, (seed, stream)) for stream, (split, part) in enumerate(labels.items())
-    }
-    _, height, width = labels["train"].shape
-    return Dataset(
-        name=name,
-        kind="grid",
-        train=noisy["train"],
-        valid=noisy["valid"],
-        test=noisy["test"],
-        source=images.source,
-        note=f"Made from {images.name}, one to one; the labels follow from the images, the noise is drawn with seed {seed}.",
-        image_shape=(height, width),
-        statistics={
-            "emission": emission_of(noisy["train"], labels["train"], p_missing),
-            "p_missing": p_missing,
-            "n_spurious": n_spurious,
-        },
-        truth=labels,
-    )
 
 
 def _strokes(labels: Array, n_strokes: int, rng: np.random.Generator) -> Array:

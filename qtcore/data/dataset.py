@@ -1,4 +1,4 @@
-"""What every loader returns."""
+"""The dataset that every loader returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Source = Literal["exact", "rearranged", "stand-in"]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Train, validation and test rows, with what is known about them.
+    """Train, validation and test rows, with their metadata.
 
     =============  ==================================================  ==========================
     kind           values of `train`, `valid`, `test`                  sets
@@ -32,21 +32,21 @@ class Dataset:
     test: Tensor
     source: Source
     """``exact``: the standard rows in the standard order; ``rearranged``: the standard rows, some in another order
-    or cut; ``stand-in``: something else, no figure from it compares with the paper."""
+    or split; ``stand-in``: other data, whose figures do not compare with the paper's."""
     note: str
-    """How it was made, in one sentence."""
+    """How it was made."""
     image_shape: tuple[int, int] | None = None
-    """Height and width, where a row is an image."""
+    """Height and width, if a row is an image."""
     variable_names: tuple[str, ...] | None = None
-    """One name per column of a flat row, where they are known."""
+    """One name per column of a flat row, if known."""
     statistics: Mapping[str, Tensor | float] = field(default_factory=dict)
-    """The numbers of the preparation, such as the mean that was subtracted."""
+    """Statistics of the preprocessing, such as the mean that was subtracted."""
     truth: Mapping[str, Tensor] | None = None
     """By split (``train``, ``valid``, ``test``): the label of each pixel (grid: CONTOUR, OUT, IN) or the digit (image)."""
     raw: Mapping[str, Tensor] | None = None
-    """By split: the images as they were before the preparation, uint8 (frey)."""
+    """By split: the images before preprocessing, uint8 (frey)."""
 
     @property
     def splits(self) -> dict[str, Tensor]:
-        """The three parts by name."""
+        """The three splits by name."""
         return {"train": self.train, "valid": self.valid, "test": self.test}

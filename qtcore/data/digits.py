@@ -4,14 +4,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qtcore.data.checks import Findings, recorded, shapes
 from qtcore.data.dataset import Dataset
 from qtcore.data.reading import Array, fingerprint
+from qtcore.data.specification import Specification
 from qtcore.data.variables import pixel_names
 from qtcore.errors import DataError
 
 SIDE = 8
 LEVELS = 16.0  # scikit-learn's grey levels run from 0 to 16
 VALID_FRACTION = 0.1
+SHIFTS = ((1, 1), (2, 1), (0, 1), (1, 2), (1, 0))  # corner within a frame of one pixel; the first one is no shift
 CONTENT = "dd810c1d7f3e3c992d6d6dcb7385671155428308364290c541542fcbcef8fc8c"  # `fingerprint` of the 1797 images
 
 
@@ -36,7 +39,7 @@ def load_digits(seed: int = 0) -> Dataset:
         source="exact",
         note="scikit-learn's digits, split 80/20 with random_state 0, a tenth of train held out, each part with shifts.",
         image_shape=(SIDE, SIDE),
-        variable_names=pixel_names(SIDE, SIDE),
+        variable_names=DIGITS.variable_names,
         statistics={"maximum": LEVELS},
     )
 
@@ -54,6 +57,28 @@ def original_digits() -> Array:
 def _with_shifts(images: Array) -> Tensor:
     """[n, 8, 8] grey levels to [5n, 64] in [0, 1]: the originals, then shifted up, down, left and right."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))  # what moves in from outside is background
-    shifts = [(1, 1), (2, 1), (0, 1), (1, 2), (1, 0)]
-    moved = np.concatenate([padded[:, r : r + SIDE, c : c + SIDE] for r, c in shifts])
+    moved = np.concatenate([padded[:, r : r + SIDE, c : c + SIDE] for r, c in SHIFTS])
     return torch.from_numpy(moved.reshape(len(moved), -1) / np.float32(LEVELS))
+
+
+def _check_content(data: Dataset, findings: Findings) -> None:
+    findings.require(fingerprint({"images": original_digits()}) == CONTENT, "its images are not the published ones")
+
+
+def _check_range(data: Dataset, findings: Findings) -> None:
+    low, high = torch.aminmax(torch.cat(list(data.splits.values())))
+    findings.require(low.item() == 0 and high.item() == 1, f"its values run from {low} to {high}, expected 0 to 1")
+
+
+DIGITS = Specification(
+    name="digits",
+    title="Digits",
+    kind="soft",
+    origin="scikit-learn",
+    load=load_digits,
+    checks=(shapes((6465, 720, 1800), (SIDE * SIDE,)), _check_content, _check_range, recorded("hash, shapes and range")),
+    image_shape=(SIDE, SIDE),
+    variable_names=pixel_names(SIDE, SIDE),
+    versions=len(SHIFTS),
+    in_table_1=True,
+)

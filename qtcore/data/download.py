@@ -1,4 +1,4 @@
-"""Fetch one file: with a progress bar, several tries, several addresses, and a check before anything is kept.
+"""Download one file: with a progress bar, retries, several addresses, and a check before anything is kept.
 
 The bytes are gathered in memory (the largest file has 45 MB), checked, written to a temporary name and renamed.
 So the place of a file never holds a half or a wrong one, and processes that fetch the same file at the same time
@@ -16,18 +16,18 @@ from pathlib import Path
 from tqdm import tqdm
 
 from qtcore.errors import DataError
-from qtcore.files import write_atomically
+from qtcore.support.files import write_atomically
 
-TIMEOUT = 30.0  # seconds without a single byte before a try is given up
+TIMEOUT = 30.0  # seconds without a single byte before an attempt is given up
 TRIES = 3  # per address
 PAUSE = 0.5  # seconds before the second try, twice as long before the third
 PIECE = 1 << 16  # bytes read at a time
-MAX_SIZE = 1 << 28  # bytes; no file of ours is near it, so a longer answer is some other file
-WORTH_ANOTHER_TRY = {408, 425, 429, 500, 502, 503, 504}  # HTTP codes that tell of a passing fault
+MAX_SIZE = 1 << 28  # bytes; far above all our files, so a longer response is some other file
+WORTH_ANOTHER_TRY = {408, 425, 429, 500, 502, 503, 504}  # HTTP codes of transient errors
 
 
 class _Failure(Exception):
-    """Why a try failed, and whether another one at the same address may succeed."""
+    """Why an attempt failed, and whether a retry at the same address may succeed."""
 
     def __init__(self, reason: str, retry: bool) -> None:
         super().__init__(reason)
@@ -49,7 +49,7 @@ def download(urls: Sequence[str], target: Path, content: Callable[[bytes], bytes
         try:
             write_atomically(target, data)
         except OSError as error:
-            # On Windows a file that another process has open cannot be replaced; it then is the one that we wanted.
+            # On Windows a file that another process has open cannot be replaced; it is then the file that we wanted.
             if not (target.is_file() and content(target.read_bytes()) is not None):
                 raise DataError(
                     f"{target.name} was fetched but cannot be written to {target} ({error.strerror}); "
@@ -60,7 +60,7 @@ def download(urls: Sequence[str], target: Path, content: Callable[[bytes], bytes
 
 
 def _fetch_from(url: str, label: str, content: Callable[[bytes], bytes | None]) -> tuple[bytes, bytes]:
-    """The bytes at one address and what `content` makes of them, after as many tries as are allowed."""
+    """The bytes at one address and their `content`, after as many attempts as allowed."""
     for attempt in range(1, TRIES + 1):
         try:
             data = _get(url, label)
@@ -76,14 +76,14 @@ def _fetch_from(url: str, label: str, content: Callable[[bytes], bytes | None]) 
 
 
 def _get(url: str, label: str) -> bytes:
-    """The body of one answer; every way in which that can fail becomes a `_Failure`."""
+    """The body of one response; every error becomes a `_Failure`."""
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "qtcore"})
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             length = answer.headers.get("Content-Length")
             total = int(length) if length and length.isdigit() else None
             data = bytearray()
-            # disable=None: no bar where there is no terminal
+            # disable=None: no bar without a terminal
             with tqdm(total=total, desc=label, unit="B", unit_scale=True, leave=False, disable=None) as bar:
                 while piece := answer.read(PIECE):
                     data += piece
@@ -92,15 +92,15 @@ def _get(url: str, label: str) -> bytes:
                         raise _Failure("it sends more than any file of ours has", retry=False)
     except urllib.error.HTTPError as error:
         reason = f"it answered {error.code} {error.reason}"
-        error.close()  # the error holds the open answer
+        error.close()  # the error holds the open response
         raise _Failure(reason, retry=error.code in WORTH_ANOTHER_TRY) from None
     except urllib.error.URLError as error:
-        # No such host and nobody listening mean no network (or a wrong mirror): waiting would not help.
+        # An unknown host or a refused connection means no network (or a wrong mirror): waiting would not help.
         hopeless = isinstance(error.reason, socket.gaierror | ConnectionRefusedError) or error.reason is None
         raise _Failure(_reason(error.reason), retry=not hopeless) from None
     except (OSError, http.client.HTTPException) as error:
         raise _Failure(_reason(error), retry=True) from None
-    except ValueError as error:  # not an address at all
+    except ValueError as error:  # not a URL
         raise _Failure(str(error), retry=False) from None
     if total is not None and len(data) < total:
         raise _Failure(f"the connection ended after {len(data)} of {total} bytes", retry=True)

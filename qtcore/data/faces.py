@@ -16,7 +16,7 @@ FILE = "dreamed_faces.npz"  # one array, `faces`: float32 [n, 560], standardised
 def faces_offline() -> Tensor:
     """Dreamed faces, float32 [n, 560], standardised like those of ``load("frey")``."""
     package = Path(__file__).parents[1]
-    # An installed package carries its assets inside; a checkout has them beside it.
+    # An installed package has its assets inside; a clone has them next to it.
     path = next((p for p in (package / "assets" / FILE, package.parent / "assets" / FILE) if p.is_file()), None)
     if path is None:
         raise DataError(f"{FILE} is not among the assets of this version; `python -m qtcore.fetch frey` gets the real faces.")

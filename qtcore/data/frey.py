@@ -6,17 +6,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qtcore.data import registry
+from qtcore.baselines import per_image_gaussian
+from qtcore.data import originals
+from qtcore.data.checks import Findings, shapes
 from qtcore.data.dataset import Dataset
+from qtcore.data.originals import GITHUB, RemoteFile
 from qtcore.data.reading import Array, fingerprint, read_npz, read_pickled_arrays
+from qtcore.data.specification import Specification
 from qtcore.data.variables import pixel_names
 from qtcore.errors import DataError
 
 SHAPE = (28, 20)
 N_FACES, N_TRAIN, N_TEST = 1965, 1572, 393
-VALID_FRACTION = 0.1
+N_VALID = 157  # a tenth of the training faces
 DEVIATION_FLOOR = 1e-3  # added to every deviation, as the paper's authors do, so that a constant pixel stays finite
 CONTENT = "d55df255299b5e8e64f8b515f11339dab3fb2d8aece17863423c25be539ae7fc"  # `fingerprint` of faces and split
+DRAWS = 24  # of queries for the baseline: a single draw of patches is noisy (deviation 0.03)
+UNIFORM = (1.903, 0.006)  # bits of the baseline, and tolerance
+PATCHES = (1.93, 0.02)
+
+FILES = (
+    RemoteFile(
+        "frey/freyfaces.pkl",
+        (f"{GITHUB}/jmtomczak/vae_vampprior/bb6ff3e58036adbea448e82d7bc55593d605b52c/datasets/Freyfaces/freyfaces.pkl",),
+        "sha256",
+        "3b69410c6a5fd6e03f09012905168be3712373a094a776f7e58fcd0670d2138a",
+    ),
+    RemoteFile(
+        "frey/frey_faces_fixed_split.pkl",
+        (
+            f"{GITHUB}/casperkaae/extra_parmesan/2c4e778f81f9f98177979eec2c7110332c550b63/data_splits/"
+            "frey_faces_fixed_split.pkl",
+        ),
+        "sha256",
+        "e188742e0f2adb0271d6a93010bfa3c0f889d6259d23d9288d95abc7ebe3e896",
+    ),
+)
 
 
 def load_frey(seed: int = 0) -> Dataset:
@@ -33,8 +58,7 @@ def load_frey(seed: int = 0) -> Dataset:
     mean, deviation = flat.mean(0), flat.std(0) + DEVIATION_FLOOR
     values = torch.from_numpy(((flat - mean) / deviation).astype(np.float32))
     order = rng.permutation(train_index)
-    n_valid = round(VALID_FRACTION * N_TRAIN)
-    index = {"train": order[n_valid:], "valid": order[:n_valid], "test": test_index}
+    index = {"train": order[N_VALID:], "valid": order[:N_VALID], "test": test_index}
     return Dataset(
         name="frey",
         kind="gaussian",
@@ -44,7 +68,7 @@ def load_frey(seed: int = 0) -> Dataset:
         source="exact",
         note="The original faces in the published split, dequantised and standardised, a tenth of train held out.",
         image_shape=SHAPE,
-        variable_names=pixel_names(*SHAPE),
+        variable_names=FREY.variable_names,
         statistics={
             "maximum": maximum,
             "mean": torch.from_numpy(mean.astype(np.float32)),
@@ -61,20 +85,20 @@ def grey_levels(values: Tensor, statistics: Mapping[str, Tensor | float]) -> Ten
 
 def read_faces() -> tuple[Array, Array, Array]:
     """The faces, uint8 [1965, 28, 20], and the indices of the training and of the test faces."""
-    path = registry.prepared("frey")
+    path = originals.prepared("frey")
     if path:
-        found = read_npz(path, path, ("faces", "train_index", "test_index"))
-        return _checked(found["faces"], found["train_index"], found["test_index"], path)
-    faces_file, split_file = registry.FILES["frey"]
-    faces = read_pickled_arrays(registry.read(faces_file), faces_file.path)
-    split = read_pickled_arrays(registry.read(split_file), split_file.path)
+        arrays = read_npz(path, path, ("faces", "train_index", "test_index"))
+        return _checked(arrays["faces"], arrays["train_index"], arrays["test_index"], path)
+    faces_file, split_file = FILES
+    faces = read_pickled_arrays(originals.read(faces_file), faces_file.path)
+    split = read_pickled_arrays(originals.read(split_file), split_file.path)
     if len(faces) != 1 or len(split) != 2 or faces[0].size != N_FACES * SHAPE[0] * SHAPE[1]:
         raise DataError("the pickles of Frey's faces do not hold one array of faces and two of indices.")
     return _checked(faces[0].reshape(N_FACES, *SHAPE), split[0], split[1], faces_file.path)
 
 
 def _checked(faces: Array, train: Array, test: Array, origin: object) -> tuple[Array, Array, Array]:
-    """Refuse everything but the published faces and split."""
+    """Raise a DataError for anything but the published faces and split."""
     if faces.dtype != np.uint8 or faces.shape != (N_FACES, *SHAPE):
         raise DataError(f"{origin} (faces) is {faces.dtype} {faces.shape}; expected uint8 {(N_FACES, *SHAPE)}.")
     for key, index, n in (("train_index", train, N_TRAIN), ("test_index", test, N_TEST)):
@@ -84,3 +108,38 @@ def _checked(faces: Array, train: Array, test: Array, origin: object) -> tuple[A
     if fingerprint({"faces": faces, "train_index": train, "test_index": test}) != CONTENT:
         raise DataError(f"{origin} holds other faces or another split than the published ones; replace or remove it.")
     return faces, train, test
+
+
+def _check_baseline(data: Dataset, findings: Findings) -> None:
+    """Check the test score of one Gaussian per image, fitted to its evidence, for two distributions of queries."""
+    generator = torch.Generator().manual_seed(0)
+    faces = data.test.repeat(DRAWS, 1)  # all draws at once
+    uniform = torch.rand(faces.shape, generator=generator) < 0.5
+    patches = _random_patches(len(faces), SHAPE, 5, generator)
+    scores = [per_image_gaussian(faces, target).mean().item() for target in (uniform, patches)]
+    findings.near("per-image Gaussian, uniform queries:", scores[0], UNIFORM, " bits")
+    findings.near("5×5 patches:", scores[1], PATCHES, " bits")
+
+
+def _random_patches(n: int, shape: tuple[int, int], size: int, generator: torch.Generator) -> Tensor:
+    """One square of targets per image, its top left corner uniform, bool [n, height · width]."""
+    inside = []
+    for length, axes in zip(shape, ((-1, 1), (1, -1)), strict=True):
+        corner = torch.randint(length - size + 1, (n, 1), generator=generator)
+        offset = torch.arange(length) - corner
+        inside.append(((offset >= 0) & (offset < size)).reshape(n, *axes))
+    return (inside[0] & inside[1]).reshape(n, -1)
+
+
+FREY = Specification(
+    name="frey",
+    title="Frey",
+    kind="gaussian",
+    origin="Frey's faces",
+    load=load_frey,
+    checks=(shapes((N_TRAIN - N_VALID, N_VALID, N_TEST), (SHAPE[0] * SHAPE[1],)), _check_baseline),
+    files=FILES,
+    prepared="exact",
+    image_shape=SHAPE,
+    variable_names=pixel_names(*SHAPE),
+)

@@ -6,8 +6,11 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
+from qtcore.data.border import THRESHOLD
+from qtcore.data.checks import Findings, shapes
 from qtcore.data.dataset import Dataset
 from qtcore.data.reading import Array
+from qtcore.data.specification import Specification
 
 SIDE = 28
 N_ROWS = {"train": 10_000, "valid": 1_000, "test": 2_000}
@@ -20,6 +23,7 @@ SLANT = (-0.15, 0.4)  # pixels to the right per pixel up: handwriting leans forw
 ANGLE = (-12.0, 12.0)  # degrees
 SHIFT = 3  # pixels from the centre, as far as the frame allows
 MARGIN = 1  # pixels that stay empty at each edge
+INK = (0.15, 0.02)  # foreground, and tolerance: font rendering may differ slightly between machines
 
 
 def load_glyphs(seed: int = 0) -> Dataset:
@@ -50,9 +54,9 @@ def draw_glyph(digit: int, rng: np.random.Generator) -> Array:
     angle, slant = np.deg2rad(rng.uniform(*ANGLE)), rng.uniform(*SLANT)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     forward = turn @ np.array([[1, -slant], [0, 1]]) @ np.diag([size * rng.uniform(*WIDENING), size])
-    reach = (np.abs(forward) @ box / 2).max() / DETAIL  # how far from the centre the corners of its box come
+    reach = (np.abs(forward) @ box / 2).max() / DETAIL  # distance of the box's corners from the centre
     forward *= min(1.0, (SIDE / 2 - MARGIN - 0.5) / reach)  # half a pixel is for the smooth edge
-    back = np.linalg.inv(forward)  # Pillow asks for the map from the result to the source
+    back = np.linalg.inv(forward)  # Pillow needs the map from the result to the source
     offset = np.array(template.size) / 2 - back @ np.full(2, SIDE * DETAIL / 2)
     matrix = (*back[0], offset[0], *back[1], offset[1])
     drawn = template.transform(
@@ -63,7 +67,7 @@ def draw_glyph(digit: int, rng: np.random.Generator) -> Array:
 
 
 def _shift(used: Array, rng: np.random.Generator) -> int:
-    """A random shift along one axis that keeps what is `used` inside the margin."""
+    """A random shift along one axis that keeps the `used` pixels inside the margin."""
     (places,) = np.nonzero(used)
     low, high = MARGIN - places[0], SIDE - 1 - MARGIN - places[-1]
     return int(rng.integers(max(low, -SHIFT), min(high, SHIFT) + 1))
@@ -80,3 +84,27 @@ def _template(digit: int, stroke: int) -> tuple[Image.Image, Array]:
     corner = (side / 2 - (left + right) / 2, side / 2 - (top + bottom) / 2)
     draw.text(corner, str(digit), fill=255, font=font, stroke_width=stroke)
     return image, np.array([right - left, bottom - top])
+
+
+def _check_digits(data: Dataset, findings: Findings) -> None:
+    assert data.truth is not None
+    counts = torch.bincount(data.truth["train"].long(), minlength=10)
+    findings.require(bool((counts == counts[0]).all()), "the ten digits are not equally frequent")
+
+
+def _check_ink(data: Dataset, findings: Findings) -> None:
+    ink = (data.train > THRESHOLD).double().mean((1, 2))
+    findings.require(bool((ink > 0).all()), "an image is empty")
+    findings.near("foreground", ink.mean().item(), INK)
+
+
+GLYPHS = Specification(
+    name="glyphs",
+    title="Glyphs",
+    kind="image",
+    origin="drawn when loaded",
+    load=load_glyphs,
+    checks=(shapes(tuple(N_ROWS.values()), (SIDE, SIDE)), _check_digits, _check_ink),
+    source="stand-in",
+    image_shape=(SIDE, SIDE),
+)

@@ -1,4 +1,4 @@
-"""Readers that refuse everything but the plain arrays which they expect."""
+"""Readers that accept only the plain arrays they expect."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def read_npz(source: bytes | os.PathLike[str], name: object, keys: tuple[str, ...]) -> dict[str, Array]:
-    """The arrays `keys` of an npz file, given as its path or its bytes; `name` is how errors call it."""
+    """The arrays `keys` of an npz file, given as its path or its bytes; `name` is for error messages."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # "created on Python 2": true of MADE's files, and harmless
@@ -29,10 +29,10 @@ def read_npz(source: bytes | os.PathLike[str], name: object, keys: tuple[str, ..
             with file:
                 missing = [key for key in keys if key not in file.files]
                 if missing:
-                    found = ", ".join(sorted(file.files)) or "nothing"
-                    raise DataError(f"{name} has no array named {' or '.join(missing)}; it holds {found}.")
+                    held = ", ".join(sorted(file.files)) or "nothing"
+                    raise DataError(f"{name} has no array named {' or '.join(missing)}; it holds {held}.")
                 arrays = {key: file[key] for key in keys}
-                # numpy hands out a member that is no array as its bytes
+                # numpy returns a member that is not an array as bytes
                 if not all(isinstance(array, np.ndarray) for array in arrays.values()):
                     raise DataError(f"{name} holds something else than arrays.")
                 return arrays
@@ -65,9 +65,9 @@ def read_idx(data: bytes, name: object) -> Array:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """An unpickler that can build numpy arrays and Python's own containers, and refuses every other name."""
+    """An unpickler for numpy arrays and Python's own containers that refuses every other name."""
 
-    _reconstruct = np.empty(0).__reduce__()[0]  # where it lives differs between versions of numpy
+    _reconstruct = np.empty(0).__reduce__()[0]  # its module differs between versions of numpy
     _allowed = {  # noqa: RUF012
         ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
         ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
@@ -87,7 +87,7 @@ def read_pickled_arrays(data: bytes, name: object) -> list[Array]:
         arrays = _ArraysOnly(io.BytesIO(data), encoding="latin1").load()
     except DataError as error:
         raise DataError(f"{name} is refused: {error}") from None
-    except Exception as error:  # a broken pickle can raise anything at all
+    except Exception as error:  # a broken pickle can raise anything
         raise DataError(f"{name} cannot be read as a pickle of arrays ({_line(error)}).") from error
     if not isinstance(arrays, list) or not all(isinstance(a, np.ndarray) and a.dtype.kind in "iu" for a in arrays):
         raise DataError(f"{name} holds something else than a list of integer arrays.")
@@ -95,7 +95,7 @@ def read_pickled_arrays(data: bytes, name: object) -> list[Array]:
 
 
 def as_bits(array: Array, name: object, shape: tuple[int, ...]) -> Array:
-    """`array` as uint8, refused unless it has the given shape and holds zeros and ones only."""
+    """`array` as uint8; raises a DataError unless it has this shape and holds only zeros and ones."""
     if array.shape != shape:
         raise DataError(f"{name} has shape {array.shape}; expected {shape}.")
     if array.dtype.kind not in "buif":
@@ -107,7 +107,7 @@ def as_bits(array: Array, name: object, shape: tuple[int, ...]) -> Array:
 
 
 def fingerprint(arrays: Mapping[str, Array]) -> str:
-    """sha256 of arrays: of their names, shapes, dtypes and values in the given order, whatever their file looks like."""
+    """sha256 of arrays: of their names, shapes, dtypes and values in this order, independent of the file format."""
     digest = hashlib.sha256()
     for key, array in arrays.items():
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
@@ -117,5 +117,5 @@ def fingerprint(arrays: Mapping[str, Array]) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of an error's text: ours are one sentence."""
+    """The first line of an error's text."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

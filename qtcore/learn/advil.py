@@ -1,15 +1,15 @@
 """AdVIL, adversarial variational inference and learning (Li et al., ICLR 2020): the paper's main baseline.
 
 Learns an energy model E_θ(v, h) with three helpers: an encoder q(h | v), a decoder z → h → v with a Gaussian z whose joint
-q(v, h) stands in for the model's own distribution, and an auxiliary encoder r(z | h) that bounds the decoder's entropy from
-below, H(h) ≥ H(z) + H(h | z) + E log r(z | h). Binary units are relaxed (binary concrete). The three play
+q(v, h) approximates the model's own distribution, and an auxiliary encoder r(z | h) that bounds the decoder's entropy from
+below, H(h) ≥ H(z) + H(h | z) + E log r(z | h). Binary units are relaxed (binary concrete). The game is
 
     θ:        minimise  E_data[E(v, h)] − E_decoder[E(v, h)]
     decoder:  minimise  E_decoder[E(v, h)] − its entropy bound
     encoder:  minimise  E_data[E(v, h)] − H(h | v)
 
-with many decoder steps and one encoder step for each step of θ. Afterwards the weights go into our belief propagation at
-T = 1 ("AdVIL-BP") or are sampled from ("AdVIL-Gibbs").
+with many decoder steps and one encoder step per step of θ. Afterwards the weights are used for our belief propagation at
+T = 1 ("AdVIL-BP") or for Gibbs sampling ("AdVIL-Gibbs").
 """
 
 import math
@@ -23,12 +23,11 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 from tqdm import tqdm
 
+from qtcore.errors import InputError
 from qtcore.learn.query_training import INITIAL, ORDER, VALID, generator
 from qtcore.metrics import BITS, score
 from qtcore.models.base import Model
-from qtcore.models.dbm import DBM
-from qtcore.models.grbm import GaussianRBM
-from qtcore.models.rbm import RBM
+from qtcore.potentials import BinaryPotentials, GaussianPotentials, Potentials
 from qtcore.query import uniform
 
 RELAXATION = 0.1
@@ -37,31 +36,31 @@ RELAXATION = 0.1
 
 @dataclass(frozen=True)
 class Budget:
-    """How much to compute. The paper's authors: 100,000 steps with 100 decoder steps each."""
+    """Length and rates of a training. The paper's authors: 100,000 steps with 100 decoder steps each."""
 
     steps: int = 2000
     decoder_steps: int = 10
     batch: int = 500
     rate: float = 3e-4
     helper_rate: float = 3e-4
-    """Of the encoder and the decoder."""
+    """Learning rate of the encoder and the decoder."""
     every: int = 100
     """Steps between validations."""
 
 
 BUDGET = Budget(steps=5000, decoder_steps=10, rate=3e-3, helper_rate=1e-2)
 GAUSSIAN_BUDGET = Budget(steps=3000, decoder_steps=10, rate=3e-4, helper_rate=3e-3)
-"""What our tables spend; far below the authors' own budget, which takes many hours on a CPU. Fewer steps want larger rates,
-and fewer decoder steps a decoder that learns faster than the model (both chosen by validation)."""
+"""The budgets of our tables, far below the authors' own, which takes many hours on a CPU. Fewer steps need larger rates, and
+fewer decoder steps need a decoder that learns faster than the model (both chosen on validation data)."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """The best model of a run by validation, and the course of its validation NCE in bits: (step, NCE)."""
+class Result:
+    """The best model of a run by validation, and the history of its validation NCE in bits: (step, NCE)."""
 
     model: Model
     valid: float
-    course: tuple[tuple[int, float], ...]
+    history: tuple[tuple[int, float], ...]
 
 
 def relaxed(logits: Tensor, random: torch.Generator) -> Tensor:
@@ -75,16 +74,25 @@ def entropy(logits: Tensor) -> Tensor:
     return (softplus(logits) - logits * torch.sigmoid(logits)).sum(-1)
 
 
-def energy(model: Model, v: Tensor, hidden: Sequence[Tensor]) -> Tensor:
+def energy(graph: Potentials, v: Tensor, hidden: Sequence[Tensor]) -> Tensor:
     """E(v, h) = −φ(v, h) for each sample, with the potentials of the paper."""
-    if isinstance(model, RBM):
-        return _rbm_energy(model.W, model.c_v, model.c_h, v, hidden[0])
-    if isinstance(model, DBM):
-        W, c_v, c_h = model._weights()
-        return _rbm_energy(W, c_v, c_h, torch.cat([v, hidden[1]], 1), hidden[0])
-    assert isinstance(model, GaussianRBM)
-    h = hidden[0]
-    return ((v - model.b) ** 2).sum(1) / (2 * model.sigma**2) - h @ model.c - ((h @ model.W) * v).sum(1) / model.sigma
+    if isinstance(graph, BinaryPotentials):  # the upper layer of a DBM is on side v
+        return _rbm_energy(graph.W, graph.c_v, graph.c_h, torch.cat([v, *hidden[1:]], 1), hidden[0])
+    if isinstance(graph, GaussianPotentials):
+        h, precision = hidden[0], graph.prior_precision
+        unary = ((v - graph.prior_linear / precision) ** 2 * precision).sum(1) / 2
+        return unary - h @ graph.c - ((h @ graph.W) * v).sum(1)
+    raise InputError("AdVIL trains an RBM, a DBM or a GaussianRBM.")
+
+
+def layer_sizes(graph: Potentials) -> list[int]:
+    """Sizes of the layers, from the visible one up."""
+    if isinstance(graph, BinaryPotentials):
+        upper = len(graph.c_v) - graph.n_visible
+        return [graph.n_visible, len(graph.c_h), *([upper] if upper else [])]
+    if isinstance(graph, GaussianPotentials):
+        return [graph.W.shape[1], len(graph.c)]
+    raise InputError("AdVIL trains an RBM, a DBM or a GaussianRBM.")
 
 
 def _rbm_energy(W: Tensor, c_v: Tensor, c_h: Tensor, v: Tensor, h: Tensor) -> Tensor:
@@ -127,7 +135,7 @@ class Decoder(nn.Module):
         self.log_variance = nn.Parameter(torch.zeros(sizes[0])) if gaussian else None
 
     def forward(self, count: int, random: torch.Generator) -> tuple[Tensor, list[Tensor], Tensor]:
-        """Samples of v, of the hidden layers (lowest first), and the bound on the entropy of each, but for a constant."""
+        """Samples of v, of the hidden layers (lowest first), and the entropy bound of each sample, up to a constant."""
         z = torch.randn(count, self.n_z, generator=random)
         logits = self.start(z)
         layers = [relaxed(logits, random)]
@@ -149,15 +157,13 @@ class Decoder(nn.Module):
 
 def train(
     model: Model, values: Tensor, valid: Tensor, n_z: int, n_middle: int | None, budget: Budget | None = None, seed: int = 0
-) -> Found:
+) -> Result:
     """Train a model (RBM, DBM or GaussianRBM, at T = 1) in place; it ends with its best weights by validation NCE."""
     budget = budget or Budget()
     torch.manual_seed(generator(seed, INITIAL).initial_seed())
     random = generator(seed, ORDER)
-    gaussian = isinstance(model, GaussianRBM)
-    assert isinstance(model, RBM | DBM | GaussianRBM)
-    hidden = [model.W1.shape[0], model.W2.shape[0]] if isinstance(model, DBM) else [model.W.shape[0]]
-    sizes = [values.shape[1], *hidden]
+    gaussian = isinstance(model.graph(), GaussianPotentials)
+    sizes = layer_sizes(model.graph())
     encoder, decoder = Encoder(sizes), Decoder(n_z, n_middle, sizes, gaussian)
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     players = {
@@ -176,24 +182,24 @@ def train(
         players[player].step()
 
     best, best_nce = None, math.inf
-    course = []
+    history = []
     for step in tqdm(range(1, budget.steps + 1), desc="AdVIL", disable=not sys.stderr.isatty(), leave=False):
         for _ in range(budget.decoder_steps):
             v, h, bound = decoder(budget.batch, random)
-            update("decoder", (energy(model, v, h) - bound).mean())
+            update("decoder", (energy(model.graph(), v, h) - bound).mean())
         rows = values[torch.randint(len(values), (budget.batch,), generator=random)]
         h, bound = encoder(rows, random)
-        update("encoder", (energy(model, rows, h) - bound).mean())
+        update("encoder", (energy(model.graph(), rows, h) - bound).mean())
         with torch.no_grad():
             h, _ = encoder(rows, random)
             v_model, h_model, _ = decoder(budget.batch, random)
-        update("model", (energy(model, rows, h) - energy(model, v_model, h_model)).mean())
+        update("model", (energy(model.graph(), rows, h) - energy(model.graph(), v_model, h_model)).mean())
         if step % budget.every == 0 or step == budget.steps:
             nce = score(model, valid, uniform(), generator(VALID), per_image=gaussian).mean * BITS
-            course.append((step, nce))
+            history.append((step, nce))
             if nce < best_nce:
                 best_nce = nce
                 best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     assert best is not None
     model.load_state_dict(best)
-    return Found(model, best_nce, tuple(course))
+    return Result(model, best_nce, tuple(history))

@@ -1,8 +1,8 @@
 """Query training: stochastic gradient descent on the cross-entropy of the marginals, over data and over queries.
 
 L(θ, T) = E_{v,q}[CE_q(v, v̂)] (main text, "Training the Inference Network"). One loop serves the command line, notebooks
-and the app. Every random number of step k is drawn from a generator seeded by (seed, k), so that a run that goes on from
-a saved state does exactly what it would have done, and all processes of a distributed run agree without talking.
+and the app. All random numbers of step k are drawn from a generator seeded by (seed, k), so that a resumed run repeats
+exactly what an uninterrupted one does, and all processes of a distributed run agree without communication.
 """
 
 import math
@@ -20,19 +20,19 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from qtcore.errors import InputError, ModelFileError, NotFiniteError, out_of_memory
+from qtcore.inference import Engine
 from qtcore.learn.coordinates import Coordinates
 from qtcore.learn.run import Run
 from qtcore.learn.settings import Settings
 from qtcore.metrics import BITS, score
 from qtcore.models.base import Model
-from qtcore.models.grid import GridMRF
-from qtcore.query import Mask, Query, fixed, uniform
+from qtcore.query import Mask, Query
 
 KEPT_BYTES = 2**31
-"""A minibatch is split so that what a chunk keeps for its backward pass stays below this."""
+"""A minibatch is split into chunks that keep at most this much for their backward pass."""
 
 MAX_DRAWS = 100
-"""A small minibatch may have no target by chance: its queries are drawn again, so many times at most."""
+"""A small minibatch may have no target by chance: its queries are redrawn, at most this often."""
 
 Data = Tensor | tuple[Tensor, Tensor]
 """Values, or values and truth (the labels of a GridMRF)."""
@@ -40,38 +40,43 @@ Data = Tensor | tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after every step."""
+    """Passed to the callback after every step."""
 
     step: int
     steps: int
     loss: float
     """Nats per target on this minibatch."""
     valid: float | None
-    """The last validation NCE in bits, if there was one."""
+    """The latest validation NCE in bits, if any."""
     best: float | None
     model: Model
 
 
 def generator(*key: int) -> torch.Generator:
-    """A generator for one purpose and one step: torch's own seeds only have 32 bits that count, so mix them well."""
+    """A generator for one purpose and one step; the key is hashed, since only 32 bits of a torch seed matter."""
     return torch.Generator().manual_seed(int(np.random.SeedSequence(key).generate_state(1)[0]))
 
 
 INITIAL, ORDER, QUERIES, VALID = range(4)  # purposes of random numbers
 
 
+def main_process() -> bool:
+    """Whether this process writes the files: rank 0, or the only process."""
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
 class _Loss(nn.Module):
     """Summed cross-entropy of a chunk, as a module of its own so that DistributedDataParallel can wrap it."""
 
-    def __init__(self, model: Model, layers: int | None) -> None:
+    def __init__(self, model: Model, engine: Engine) -> None:
         super().__init__()
         self.model = model
-        self.layers = layers
+        self.engine = engine
 
     def forward(self, query: Query | None) -> Tensor:
-        if query is None:  # a backward pass that adds nothing: DistributedDataParallel collects what there is
+        if query is None:  # adds nothing to the gradients, but makes DistributedDataParallel reduce them
             return torch.stack([parameter.sum() * 0 for parameter in self.model.parameters() if parameter.requires_grad]).sum()
-        return self.model.nll(query, self.layers)[0].sum()
+        return self.model.nll(query, engine=self.engine)[0].sum()
 
 
 def fit(
@@ -84,19 +89,21 @@ def fit(
     resume: bool = False,
     callback: Callable[[Progress], "bool | None"] | None = None,
     config: dict[str, Any] | None = None,
+    engine: Engine | None = None,
     **changes: Any,
 ) -> Model:
-    """Query-train a model in place and return it, at its best validation NCE (or at the end when there is no `valid`).
+    """Query-train a model in place and return it, with its best weights by validation NCE (without `valid`: the last ones).
 
     Args:
         train: values [n, …], or values and truth.
         valid: the same for validation.
-        queries: a distribution of masks; by default each variable is a target with probability ½ (a GridMRF: everything is
-            observed and every pixel is scored).
-        settings: how to train; single ones can also be given by name, such as `steps=500` or `learning_rate=0.01`.
-        folder: where to keep the state, the log and the best model, so that the run can go on later with `resume`.
-        callback: called after every step; return True to stop, which leaves the model as it is at that step.
-        config: whatever should stand in the folder's config.json.
+        queries: a distribution of masks; by default the model's own: each variable is a target with probability ½ (a
+            GridMRF: everything is observed and every pixel is scored).
+        settings: how to train; single settings can also be given by keyword, such as `steps=500` or `learning_rate=0.01`.
+        folder: for the state, the log and the best model, so that the run can be continued with `resume`.
+        callback: called after every step; return True to stop, which leaves the model with the weights of that step.
+        config: content of the folder's config.json.
+        engine: how marginals are computed; by default the model's own engine.
 
     Example:
         >>> import torch, qtcore
@@ -106,19 +113,20 @@ def fit(
     settings = replace(settings or Settings(steps=1000), **_exclusive(changes))
     keeper = None
     if folder is not None:
-        keeper = Run(Path(folder), resume, not dist.is_initialized() or dist.get_rank() == 0)
+        keeper = Run(Path(folder), resume, main_process())
         keeper.write_config(config or {"settings": asdict(settings)})
-    training = _Training(model, _pair(train), None if valid is None else _pair(valid), queries, settings, keeper)
+    pairs = _pair(train), None if valid is None else _pair(valid)
+    training = _Training(model, *pairs, queries or model.queries(), settings, keeper, engine or model.engine)
     try:
         if resume:
             training.restore()
         return training.run(callback)
     finally:
-        del training.loss  # an error's traceback would keep it, and with it the processes' group and its threads
+        del training.loss  # a traceback would keep it alive, and with it the process group and its threads
 
 
 def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
-    """Either steps or epochs: naming one takes the other back."""
+    """Either steps or epochs: giving one unsets the other."""
     if "steps" in changes and "epochs" not in changes:
         return changes | {"epochs": None}
     if "epochs" in changes and "steps" not in changes:
@@ -137,25 +145,26 @@ def _pair(data: Data) -> tuple[Tensor, Tensor | None]:
 
 
 class _Training:
-    """One run: the loop and all that it carries along."""
+    """One run: the training loop and its state."""
 
     def __init__(
         self,
         model: Model,
         train: tuple[Tensor, Tensor | None],
         valid: tuple[Tensor, Tensor | None] | None,
-        queries: Mask | None,
+        queries: Mask,
         settings: Settings,
         keeper: Run | None,
+        engine: Engine,
     ) -> None:
-        self.model, self.settings = model, settings
-        self.train, self.valid = train, valid
-        self.queries = queries or (fixed() if isinstance(model, GridMRF) else uniform())
+        self.model, self.settings, self.engine = model, settings, engine
+        self.train, self.valid, self.queries = train, valid, queries
+        self.train_engine = engine.at(settings.train_layers)
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         self._check_data()
-        loss = _Loss(model, settings.train_layers)
-        self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss  # takes the first one's weights
+        loss = _Loss(model, self.train_engine)
+        self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss  # broadcasts rank 0's weights
         self.coordinates = Coordinates(model)
         tensors = self.coordinates.tensors
         self.optimiser = torch.optim.Adam(tensors.values(), lr=settings.learning_rate)
@@ -171,11 +180,11 @@ class _Training:
         self.keeper = keeper
 
     def _check_data(self) -> None:
-        """Refuse rows of another shape, and labels that are missing, before anything is done."""
+        """Raise an InputError for rows of the wrong shape or missing labels before training starts."""
         for values, truth in (self.train, *([] if self.valid is None else [self.valid])):
-            first = self.queries(values[:1], generator(0), None if truth is None else truth[:1])
-            self.model._check(first.to(self.model.device))
-            self.model._check_truth(first.to(self.model.device))
+            first = self.queries(values[:1], generator(0), None if truth is None else truth[:1]).to(self.model.device)
+            self.model.check(first)
+            self.model.variables.check_truth(first, self.model.target(first))
 
     # ------------------------------------------------------------------ the loop
 
@@ -203,14 +212,14 @@ class _Training:
         return self.model
 
     def _agree(self, stop: bool) -> bool:
-        """All processes stop together when one of them was asked to."""
+        """Whether any process was asked to stop: then all stop together."""
         return self._over_all(float(stop)) > 0
 
     def _over_all(self, number: float) -> float:
         """The sum over all processes."""
         if self.world == 1:
             return number
-        total = torch.tensor(number, dtype=torch.float64, device=self.model.device)  # NCCL wants it on the GPU
+        total = torch.tensor(number, dtype=torch.float64, device=self.model.device)  # NCCL needs it on the GPU
         dist.all_reduce(total)
         return float(total)
 
@@ -219,11 +228,11 @@ class _Training:
         for group in self.optimiser.param_groups:
             group["lr"] = settings.rate(self.step, self.steps)
         query = self._minibatch()
-        targets = int(self.model._target(query).sum())
+        targets = int(self.model.target(query).sum())
         self.coordinates.push()
         total = self._backward(query, targets)
         if not math.isfinite(total):
-            self._explain(f"step {self.step + 1}", query, total, settings.train_layers)
+            self._explain(f"step {self.step + 1}", query, total, self.train_engine)
         self.coordinates.pull()
         self._check_finite("the gradient of", {name: tensor.grad for name, tensor in self.coordinates.tensors.items()})
         self.optimiser.step()
@@ -245,7 +254,7 @@ class _Training:
         for draw in range(MAX_DRAWS):
             key = (self.settings.seed, QUERIES, self.step, draw)
             query = self.queries(values[rows], generator(*key[: 3 if draw == 0 else 4]), labels)
-            if bool(self.model._target(query).any()):
+            if bool(self.model.target(query).any()):
                 return query
         raise InputError(f"{MAX_DRAWS} minibatches had no targets; the distribution of queries must ask for something.")
 
@@ -256,26 +265,26 @@ class _Training:
             try:
                 total = self._accumulate(query, targets)
                 break
-            except NotFiniteError:  # all processes must hear of it before any of them stops
+            except NotFiniteError:  # all processes must learn of it before any of them stops
                 total = math.nan
                 break
             except (RuntimeError, MemoryError) as error:
                 if self.chunk == 1 or not out_of_memory(error):
                     raise
             self.chunk = math.ceil(self.chunk / 2)
-        if self.world > 1:  # only now, so that processes may differ in the number of their chunks, or have none
+        if self.world > 1:  # only here, as processes may differ in their numbers of chunks, or have none
             self.loss(None).backward()
         return self._over_all(total)
 
     def _accumulate(self, query: Query, targets: int) -> float:
-        """The part of this process: every world-th row, in chunks."""
+        """This process's share of the loss: every world-th row, in chunks."""
         total = 0.0
         if self.rank >= len(query):
             return total
         query = query[self.rank :: self.world] if self.world > 1 else query
         for start in range(0, len(query), self.chunk):
             part = query[start : start + self.chunk].to(self.model.device)
-            if not bool(self.model._target(part).any()):
+            if not bool(self.model.target(part).any()):
                 continue
             with nullcontext() if self.world == 1 else self.loss.no_sync():  # type: ignore[operator]
                 loss = self.loss(part) / targets
@@ -285,8 +294,8 @@ class _Training:
 
     def _first_chunk(self) -> int:
         values = self.train[0]
-        each = self.model.kept_bytes(tuple(values.shape[1:]), self.settings.train_layers or self.model.n_layers)
-        return max(1, min(self.settings.batch, KEPT_BYTES // max(1, each)))
+        per_sample = self.train_engine.kept_bytes(self.model, tuple(values.shape[1:]))
+        return max(1, min(self.settings.batch, KEPT_BYTES // max(1, per_sample)))
 
     def _check_finite(self, what: str, tensors: Mapping[str, Tensor | None]) -> None:
         for name, tensor in tensors.items():
@@ -294,11 +303,11 @@ class _Training:
                 raise NotFiniteError(f"step {self.step + 1}: {what} {name} is not finite; try a smaller learning rate.")
 
     @torch.no_grad()
-    def _explain(self, when: str, query: Query, loss: float, n_layers: int | None) -> None:
-        """Stop because the loss is not finite, with the layer and the tensor where it began."""
+    def _explain(self, when: str, query: Query, loss: float, engine: Engine) -> None:
+        """Raise a NotFiniteError that names the first layer and tensor with a number that is not finite."""
         try:
             for start in range(0, len(query), self.chunk):
-                for layer in self.model.layers(query[start : start + self.chunk].to(self.model.device), n_layers):
+                for layer in self.model.layers(query[start : start + self.chunk].to(self.model.device), engine=engine):
                     for name, message in layer.messages.items():
                         if message.is_floating_point() and not bool(message.isfinite().all()):
                             raise NotFiniteError(f"the message {name!r} is not finite in layer {layer.index}.")
@@ -309,7 +318,7 @@ class _Training:
     # ------------------------------------------------------------------ validation
 
     def _kept(self) -> dict[str, Tensor]:
-        """The coordinates that count: the averaged ones, or those of the optimiser."""
+        """The coordinates to validate and keep: the averaged ones, or the optimiser's."""
         return self.coordinates.tensors if self.average is None else self.average
 
     def _validate(self) -> None:
@@ -318,12 +327,14 @@ class _Training:
         assert values is not None
         self.coordinates.push(self._kept())
         try:
-            found = score(self.model, values, self.queries, generator(VALID), truth, batch=min(500, self.chunk)).mean
+            batch = min(500, self.chunk)
+            nats = score(self.model, values, self.queries, generator(VALID), truth, batch=batch, engine=self.engine).mean
         except NotFiniteError:
-            found = math.nan
-        if not math.isfinite(found):
-            self._explain(f"validation after step {self.step}", self.queries(values, generator(VALID), truth), found, None)
-        self.last_valid = found * BITS
+            nats = math.nan
+        if not math.isfinite(nats):
+            query = self.queries(values, generator(VALID), truth)
+            self._explain(f"validation after step {self.step}", query, nats, self.engine)
+        self.last_valid = nats * BITS
         if self.best is None or self.last_valid < self.best:
             self._new_best(self.last_valid, self.step, {name: tensor.detach().clone() for name, tensor in self._kept().items()})
             if self.keeper is not None:
@@ -333,8 +344,8 @@ class _Training:
 
     def _new_best(self, best: float, step: int, tensors: dict[str, Tensor]) -> None:
         self.best, self.best_step, self.best_tensors = best, step, tensors
-        self.model.notes["valid_nce_bits"] = best
-        self.model.notes["step"] = step
+        self.model.provenance.valid_nce_bits = best
+        self.model.provenance.step = step
 
     def _log_step(self, loss: float) -> None:
         if self.keeper is not None:
@@ -356,7 +367,7 @@ class _Training:
         self.keeper.save_state(tensors, numbers | {"chunk": self.chunk, "seconds": self.seconds})
 
     def restore(self) -> None:
-        """Go on from the newest saved state, if there is one."""
+        """Continue from the latest saved state, if there is one."""
         if self.keeper is None:
             return
         saved = self.keeper.load_state()
@@ -377,14 +388,14 @@ class _Training:
         self.keeper.go_on(self.step, None if self.best is None else self.model)
 
     def _check_state(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-        """Refuse a state whose tensors have other shapes or are not finite, or whose numbers are none."""
+        """Raise a ValueError for a state with tensors of the wrong shape or with invalid numbers."""
         parts = ["coordinate", "exp_avg", "exp_avg_sq"]
         parts += ["average"] if self.average is not None else []
         parts += ["best"] if numbers["best"] is not None else []
         for name, tensor in self.coordinates.tensors.items():
             for part, shape in [(part, tensor.shape) for part in parts] + [("step", torch.Size())]:
-                found = tensors[f"{part}.{name}"]
-                if found.shape != shape or not bool(found.isfinite().all()):
+                saved = tensors[f"{part}.{name}"]
+                if saved.shape != shape or not bool(saved.isfinite().all()):
                     raise ValueError(f"{part}.{name} is not {list(shape)} of finite numbers")
         for key, least in {"step": 0, "chunk": 1, "seconds": 0}.items():
             number = numbers[key]

@@ -1,4 +1,4 @@
-"""A run folder: configuration, log, best model and newest state, none of which is ever half written."""
+"""A run folder: configuration, log, best model and latest state, all written atomically."""
 
 import json
 import os
@@ -12,8 +12,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from qtcore.errors import InputError, ModelFileError
-from qtcore.files import write_atomically
-from qtcore.models.base import Model, load
+from qtcore.models.base import Model
+from qtcore.models.files import load
+from qtcore.support.files import write_atomically
 
 STATE, BEST, LOG, CONFIG = "state.safetensors", "best.safetensors", "log.jsonl", "config.json"
 
@@ -27,29 +28,29 @@ class Run:
             return
         self.check(folder, resume)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (STATE, BEST, LOG, CONFIG):  # of a process that was killed in the middle of writing
-            for left in folder.glob(f".{name}.*.tmp"):
-                left.unlink(missing_ok=True)
-        if not (folder / STATE).exists():  # nothing to go on with: start anew, and keep what is there under another name
+        for name in (STATE, BEST, LOG, CONFIG):  # left by a process that was killed while writing
+            for temporary in folder.glob(f".{name}.*.tmp"):
+                temporary.unlink(missing_ok=True)
+        if not (folder / STATE).exists():  # no state to resume: start afresh, and rename the existing files
             for path in (folder / BEST, folder / LOG):
                 if path.exists():
                     path.rename(next(free for n in count(1) if not (free := path.with_stem(f"{path.stem}-{n}")).exists()))
 
     @staticmethod
     def check(folder: Path, resume: bool) -> None:
-        """Refuse a folder that cannot be used."""
+        """Raise an InputError if the folder cannot be used."""
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; give a folder for the run.")
         used = sorted(path.name for path in folder.glob("[!.]*"))
         if used and not resume:
-            raise InputError(f"{folder} is not empty ({used[0]}); go on with its run by --resume, or give another folder.")
+            raise InputError(f"{folder} is not empty ({used[0]}); continue its run with --resume, or give another folder.")
 
     def write_config(self, config: dict[str, Any]) -> None:
         if self.main:
             write_atomically(self.folder / CONFIG, json.dumps(config, indent=2) + "\n")
 
     def log(self, record: dict[str, Any], seconds: float) -> None:
-        """Add one line to the log, with the time since the run began."""
+        """Append one line to the log, with the time since the start of the run."""
         if self.main:
             line = json.dumps(record | {"seconds": round(seconds, 3)}) + "\n"
             try:
@@ -68,14 +69,14 @@ class Run:
         plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
         path = self.folder / STATE
         try:
-            with open(self.folder / LOG, "rb+") as log:  # the log must reach the disk before a state that counts on it
+            with open(self.folder / LOG, "rb+") as log:  # the log must reach the disk before the state that relies on it
                 os.fsync(log.fileno())
             write_atomically(path, save(plain, {"numbers": json.dumps(numbers)}))
         except OSError as error:
             raise ModelFileError(f"{path} could not be written ({error}); a state from before is intact.") from error
 
     def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest state, or None."""
+        """The latest state, or None."""
         path = self.folder / STATE
         if not path.exists():
             return None
@@ -87,7 +88,7 @@ class Run:
             raise ModelFileError(f"{path} is not a whole training state ({error}).") from error
 
     def go_on(self, step: int, best: Model | None) -> None:
-        """Cut the log back to where a state was saved, and write the best model of that time where it is missing."""
+        """Truncate the log to the step of the saved state, and write that state's best model if the file is missing."""
         if not self.main:
             return
         path = self.folder / LOG
@@ -96,7 +97,7 @@ class Run:
             try:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
-            except (ValueError, KeyError, TypeError):  # a line that was cut off in the middle
+            except (ValueError, KeyError, TypeError):  # a truncated line
                 continue
         write_atomically(path, "".join(kept))
         if best is not None and not self._has_best():
@@ -117,5 +118,5 @@ def device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # the latter: a torch without CUDA
+    except (RuntimeError, AssertionError) as error:  # AssertionError: torch built without CUDA
         raise InputError(f"there is no device named {name!r}; try auto, cuda, mps or cpu.") from error

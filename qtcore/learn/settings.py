@@ -1,4 +1,4 @@
-"""How to train: one frozen dataclass, shown by `python -m qtcore.train --help`."""
+"""Training settings: one frozen dataclass, shown by `python -m qtcore.train --help`."""
 
 import math
 from dataclasses import dataclass, fields
@@ -14,7 +14,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a field's kind: a type, a union of types, or one of several words."""
+    """Whether a value matches a field's annotation: a type, a union of types, or one of several words."""
     if kind is Schedule:
         return value in get_args(kind)
     kinds = get_args(kind) or (kind,)
@@ -26,38 +26,38 @@ class Settings:
     """Settings of a query training."""
 
     epochs: float | None = None
-    """How often to go through the data; `steps` takes precedence."""
+    """Passes through the data; `steps` takes precedence."""
     steps: int | None = None
     """Number of minibatches."""
     batch: int = 500
     """Samples in a minibatch, over all processes."""
     learning_rate: float = 0.01
-    """Of Adam."""
+    """Learning rate of Adam."""
     schedule: Schedule = "constant"
     """How the rate falls to zero at the end: not at all, linearly or as a cosine, from `decay_from` on."""
     decay_from: float = 0.5
-    """The share of the training after which the rate begins to fall."""
+    """Fraction of the training after which the rate starts to fall."""
     warmup: int = 0
     """Steps over which the rate rises linearly from zero."""
     averaging: float = 0.0
     """Decay of the moving average of the weights that is validated and kept; 0 keeps the weights themselves."""
     train_layers: int | None = None
-    """Layers in training, where they differ from the model's own number (which is what is validated)."""
+    """Layers in training, if different from the model's own number (which validation always uses)."""
     seed: int = 0
-    """Of the initial weights, the order of the data and the queries."""
+    """Seed of the initial weights, the order of the data and the queries."""
     validate_every: int = 200
     """Steps between validations."""
     valid_rows: int = 5000
-    """At most so many validation rows are used."""
+    """Largest number of validation rows to use."""
     save_every: int = 200
     """Steps between saved states."""
 
     def __post_init__(self) -> None:
         if self.epochs is None and self.steps is None:
             raise InputError("give epochs or steps: how long to train.")
-        for each in fields(self):
-            if not _fits(getattr(self, each.name), each.type):
-                raise InputError(f"{each.name} cannot be {getattr(self, each.name)!r}.")
+        for field in fields(self):
+            if not _fits(getattr(self, field.name), field.type):
+                raise InputError(f"{field.name} cannot be {getattr(self, field.name)!r}.")
         checks = {
             "epochs": self.epochs is None or 0 < self.epochs < math.inf,
             "steps": self.steps is None or self.steps > 0,
@@ -77,14 +77,14 @@ class Settings:
                 raise InputError(f"{name} cannot be {getattr(self, name)!r}.")
 
     def total_steps(self, rows: int) -> int:
-        """Number of minibatches for a dataset of so many rows; the last, odd-sized one of an epoch counts."""
+        """Number of minibatches for a dataset of this many rows, with the smaller last one of an epoch included."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
         return max(1, math.ceil(self.epochs * math.ceil(rows / self.batch)))
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step (from 0) out of so many."""
+        """The learning rate of a step (from 0) out of `steps`."""
         rate = self.learning_rate
         if step < self.warmup:
             rate *= (step + 1) / self.warmup

@@ -1,1 +1,1 @@
-"""The models: parameters and the interface of :class:`qtcore.models.base.Model`."""
+"""The models: parameters behind the interface of :class:`qtcore.models.base.Model`."""

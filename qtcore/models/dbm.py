@@ -3,9 +3,12 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from qtcore.models.rbm import INITIAL_WEIGHT, BinaryModel, positive
+from qtcore.models.base import positive
+from qtcore.models.rbm import INITIAL_WEIGHT, BinaryModel
+from qtcore.potentials import BinaryPotentials
+from qtcore.variables import Binary
 
 
 class DBM(BinaryModel):
@@ -39,6 +42,7 @@ class DBM(BinaryModel):
         super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
         for name, size in (("n_visible", n_visible), ("n_hidden_1", n_hidden_1), ("n_hidden_2", n_hidden_2)):
             positive(name, size)
+        self.variables = Binary((n_visible,))
         scale = INITIAL_WEIGHT * temperature
         self.W1 = nn.Parameter(scale * torch.randn(n_hidden_1, n_visible, **factory))
         self.W2 = nn.Parameter(scale * torch.randn(n_hidden_2, n_hidden_1, **factory))
@@ -50,12 +54,6 @@ class DBM(BinaryModel):
         sizes = {"n_visible": self.W1.shape[1], "n_hidden_1": self.W1.shape[0], "n_hidden_2": self.W2.shape[0]}
         return sizes | self._tempered_config()
 
-    def _sample_shape(self) -> tuple[int | None, ...]:
-        return (self.W1.shape[1],)
-
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.cat([self.W1, self.W2.T], 1), torch.cat([self.c_v, self.c_h2]), self.c_h1
-
-    def _split(self, visible: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        n_visible = self.W1.shape[1]
-        return visible[:, :n_visible], torch.cat([hidden, visible[:, n_visible:]], 1)
+    def graph(self) -> BinaryPotentials:
+        W = torch.cat([self.W1, self.W2.T], 1)
+        return BinaryPotentials(W, torch.cat([self.c_v, self.c_h2]), self.c_h1, self.W1.shape[1])

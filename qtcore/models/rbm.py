@@ -1,83 +1,28 @@
 """The restricted Boltzmann machine (supplement, "Restricted Boltzmann machine (RBM)")."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Bernoulli
 
-from qtcore.bp import binary
+from qtcore import evidence
 from qtcore.errors import InputError
-from qtcore.models.base import Layer, TemperedModel
+from qtcore.evidence import BinaryEvidence
+from qtcore.models.base import TemperedModel, positive
+from qtcore.potentials import BinaryPotentials
 from qtcore.query import Query
+from qtcore.variables import Binary
 
 INITIAL_WEIGHT = 0.01
-"""Standard deviation of W/T at the start, as in the authors' code."""
+"""Standard deviation of the initial W/T, as in the authors' code."""
 
 
 class BinaryModel(TemperedModel):
-    """Binary visible variables on one side of a bipartite graph: the RBM itself, and the DBM seen as one.
+    """Binary visible variables on one side of a bipartite graph: the RBM itself, and the DBM written as one."""
 
-    Any temperature T > 0 is a change of units: f_w(x; T) = T·f_{w/T}(x/T; 1), so the layers run at T = 1 with
-    W/T, c/T and u/T, and the beliefs are multiplied by T.
-    """
-
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W̃ [H, Ṽ], c̃_V [Ṽ], c̃_H [H] of the bipartite graph; variables beyond the visible ones are never observed."""
-        raise NotImplementedError
-
-    def _split(self, visible: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the visible and of the hidden variables, from those of the two sides of the graph."""
-        return visible, hidden
-
-    def _check_values(self, name: str, values: Tensor, where: Tensor) -> None:
-        outside = where & ~((values >= 0) & (values <= 1))
-        self._range_error(name, outside, values, "0, 1, or in between")
-
-    def kept_bytes(self, shape: tuple[int, ...], n_layers: int) -> int:
-        return n_layers * self._weights()[0].numel() * self.dtype.itemsize * (1 if self.compiled else 4)
-
-    def _prepare(self, query: Query) -> tuple[Tensor, bool, tuple[Tensor, Tensor, Tensor], binary.Evidence]:
-        """The unit T, sum or max, and the parameters and the evidence in that unit."""
-        T, sums = self._temperature()
-        W, c_v, c_h = (tensor / T for tensor in self._weights())
-        given = binary.evidence(query.values.to(W.dtype), query.observed.to(W.dtype))
-        unseen = W.shape[1] - given.soft.shape[1]
-        if unseen:
-            given = binary.Evidence(*(nn.functional.pad(tensor, (0, unseen)) for tensor in given))
-        return T, sums, (W, c_v, c_h), binary.Evidence(given.soft / T, given.hard)
-
-    def forward(self, query: Query, n_layers: int | None = None) -> Bernoulli:
-        """Marginals of the visible variables, Bernoulli [B, V]."""
-        self._check(query)
-        T, sums, parameters, given = self._prepare(query)
-        count = self._layer_count(n_layers)
-        if sums and not self.damping:
-            visible = binary.visible_beliefs(*parameters, given, count, self.compiled)
-        else:
-            messages = binary.initial(len(query), parameters[0])
-            for _ in range(count):
-                messages = binary.layer(messages, *parameters, given, self.damping, sums)
-            visible, _ = binary.beliefs(messages, *parameters[1:], given)
-        return Bernoulli(logits=binary.show(T * visible, given)[:, : query.shape[1]], validate_args=False)
-
-    def layers(self, query: Query, n: int | None = None) -> Iterator[Layer]:
-        self._check(query)
-        T, sums, parameters, given = self._prepare(query)
-        messages = binary.initial(len(query), parameters[0])
-        residual = messages.to_hidden.new_zeros(len(query))
-        for index in range(self._layer_count(n) + 1):
-            if index:
-                old, messages = messages, binary.layer(messages, *parameters, given, self.damping, sums)
-                residual = T * binary.residual(messages, old)
-            visible, hidden = binary.beliefs(messages, *parameters[1:], given)
-            shown = {name: T * tensor for name, tensor in messages._asdict().items()}
-            yield Layer(index, *self._marginals(T, visible, hidden, given), residual, shown)
-
-    def _marginals(self, T: Tensor, visible: Tensor, hidden: Tensor, given: binary.Evidence) -> tuple[Bernoulli, Bernoulli]:
-        logits = self._split(binary.show(T * visible, given), T * hidden)
-        return Bernoulli(logits=logits[0], validate_args=False), Bernoulli(logits=logits[1], validate_args=False)
+    def evidence(self, query: Query, dtype: torch.dtype | None = None) -> BinaryEvidence:
+        dtype = dtype or self.dtype
+        return evidence.binary(query.values.to(dtype), query.observed.to(dtype))
 
 
 class RBM(BinaryModel):
@@ -108,6 +53,7 @@ class RBM(BinaryModel):
         super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
         positive("n_visible", n_visible)
         positive("n_hidden", n_hidden)
+        self.variables = Binary((n_visible,))
         self.W = nn.Parameter(INITIAL_WEIGHT * temperature * torch.randn(n_hidden, n_visible, **factory))
         self.c_v = nn.Parameter(torch.zeros(n_visible, **factory))
         self.c_h = nn.Parameter(torch.zeros(n_hidden, **factory))
@@ -116,15 +62,12 @@ class RBM(BinaryModel):
         n_hidden, n_visible = self.W.shape
         return {"n_visible": n_visible, "n_hidden": n_hidden} | self._tempered_config()
 
-    def _sample_shape(self) -> tuple[int | None, ...]:
-        return (self.W.shape[1],)
-
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.W, self.c_v, self.c_h
+    def graph(self) -> BinaryPotentials:
+        return BinaryPotentials(self.W, self.c_v, self.c_h, self.W.shape[1])
 
     @classmethod
     def from_textbook(cls, W: Tensor, b_v: Tensor, b_h: Tensor, **options: Any) -> "RBM":
-        """The RBM with the textbook's potential hᵀWv + b_vᵀv + b_hᵀh, at T = 1.
+        """The RBM with the textbook potential hᵀWv + b_vᵀv + b_hᵀh, at T = 1.
 
         Example:
             >>> import torch, qtcore
@@ -147,12 +90,6 @@ class RBM(BinaryModel):
         return model
 
     def to_textbook(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W, b_v, b_h of the textbook's potential hᵀWv + b_vᵀv + b_hᵀh."""
+        """W, b_v, b_h of the textbook potential hᵀWv + b_vᵀv + b_hᵀh."""
         W, c_v, c_h = self.W.detach(), self.c_v.detach(), self.c_h.detach()
         return 2 * W, c_v - W.sum(0), c_h - W.sum(1)
-
-
-def positive(name: str, size: int) -> None:
-    """Refuse a size that is not a whole number above 0."""
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise InputError(f"{name} must be a whole number ≥ 1, not {size!r}.")

@@ -1,38 +1,94 @@
-"""Talking to the served app without a browser."""
+"""The served app, in a process of its own, and how to talk to it without a browser."""
 
 import asyncio
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO
+from pathlib import Path
+from typing import NamedTuple
 
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from tests.ui.conftest import _wait_for, free_port, serve
+from qtcore.support.files import cache_folder
+
+ROOT = Path(__file__).parents[2]
+SECONDS_TO_START = 120
+LISTENS = r"Bokeh app running at: (http://localhost:\d+/)"
+COMPLAINT = re.compile(r"^(Traceback|\S*(Error|Exception)\b)|\b(ERROR|CRITICAL)\b|Uncaught exception", re.MULTILINE)
+
+
+class Server(NamedTuple):
+    """A server that runs."""
+
+    url: str
+    log: Path
+
+    def said(self, since: int = 0) -> str:
+        """What it logged, from this byte on."""
+        return self.log.read_bytes()[since:].decode(errors="replace")
+
+    def settle(self) -> None:
+        """Until it has done what it was asked before: an answer goes through the same loop as everything else."""
+        get(f"{self.url}favicon.ico")
 
 
 @contextmanager
-def served(options: dict[str, str] | None = None) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """The app's address, its process and its log."""
-    port = free_port()
-    url = f"http://localhost:{port}/"
-    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as cache:
-        server = serve(port, log, {"QTCORE_CACHE": cache}, options)
+def served(options: dict[str, str] | None = None, settings: dict[str, str] | None = None) -> Iterator[Server]:
+    """`make app` without make: shipped models and pictures only, whatever data this machine has. The system chooses the
+    port: one that we had found free could be somebody else's by now."""
+    limits = re.search(r"^LIMITS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert limits is not None
+    command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", "0", *limits[1].split()]
+    command += ["--log-format", "%(asctime)s %(levelname)s %(name)s: %(message)s"]  # so that an error can be told from the rest
+    command += [part for option in (options or {}).items() for part in option]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
+    with tempfile.TemporaryDirectory() as folder:
+        environment |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "QTCORE_CACHE": folder, **(settings or {})}
+        for library in cache_folder().glob("kernels-*.so"):  # so that each server need not build them anew
+            shutil.copy(library, folder)
+        with running(command, ROOT, environment, Path(folder) / "log", LISTENS) as server:
+            yield server
+
+
+@contextmanager
+def running(command: list[str], cwd: Path, environment: dict[str, str], log: Path, address: str) -> Iterator[Server]:
+    """A process that logs its address when it listens; it ends with the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield Server(_address(process, log, address), log)
+    finally:
+        process.terminate()
         try:
-            _wait_for(f"{url}favicon.ico", server, log)
-            yield url, server.pid, log
-        finally:
-            server.terminate()
-            server.wait(timeout=20)
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _get(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=60) as answer:
-        return str(answer.read().decode())
+def _address(process: "subprocess.Popen[bytes]", log: Path, address: str) -> str:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while True:
+        said = log.read_text(errors="replace")
+        if found := re.search(address, said):
+            return found[1]
+        assert process.poll() is None, f"the server ended:\n{said}"
+        assert time.monotonic() < deadline, f"the server did not listen within {SECONDS_TO_START} s:\n{said}"
+        time.sleep(0.05)
+
+
+def get(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=120) as answer:
+        return str(answer.read().decode(errors="replace"))
 
 
 async def leave(socket: WebSocketClientConnection) -> None:
@@ -44,7 +100,7 @@ async def leave(socket: WebSocketClientConnection) -> None:
 
 async def connect(url: str, query: str = "") -> WebSocketClientConnection:
     """Get a page as a browser does, and open its socket."""
-    html = await asyncio.to_thread(_get, f"{url}app{query}")
+    html = await asyncio.to_thread(get, f"{url}app{query}")
     token = re.search(r'"token":"([^"]+)"', html)
     assert token is not None
     address = url.replace("http", "ws", 1) + "app/ws"
@@ -52,3 +108,22 @@ async def connect(url: str, query: str = "") -> WebSocketClientConnection:
     first = [await socket.read_message() for _ in range(3)]  # header, metadata, content
     assert json.loads(first[0] or "{}")["msgtype"] == "ACK"
     return socket
+
+
+async def provoke(url: str) -> list[str]:
+    """Send a change of a model that does not exist; everything that comes back."""
+    socket = await connect(url)
+    event = {"kind": "ModelChanged", "model": {"id": "nobody"}, "attr": "packet", "new": "SECRET" * 3}
+    for part in ({"msgid": "1", "msgtype": "PATCH-DOC"}, {}, {"events": [event]}):
+        await socket.write_message(json.dumps(part))
+    answer = [str(await asyncio.wait_for(socket.read_message(), 60)) for _ in range(3)]
+    await leave(socket)
+    return answer
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Ask again and again."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.05)

@@ -16,15 +16,14 @@ from app.pages.pixels import PixelsPage
 from app.pages.records import RecordPage
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes
-from qtcore.data import registry
-from qtcore.data.variables import variable_names
+from qtcore.data import originals, variable_names
 from qtcore.errors import ModelFileError
 
 
 @pytest.fixture(autouse=True)
 def _no_data(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.delenv("QTCORE_DATA", raising=False)
-    monkeypatch.setattr(registry, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(originals, "cache_folder", lambda: tmp_path)
     samples.samples.cache_clear()
 
 

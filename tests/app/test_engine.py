@@ -4,6 +4,7 @@ import asyncio
 import math
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -127,11 +128,11 @@ class Slow(Model):
     """Counts the layers that were really computed."""
 
     def __init__(self, inner: Model) -> None:
-        super().__init__(inner.n_layers)
+        super().__init__(inner.engine)
         self.inner, self.done = inner, 0
         self.threads: set[str] = set()
 
-    def watch(self, query, n=None):  # type: ignore[no-untyped-def]
+    def trace(self, query, n=None, engine=None):  # type: ignore[no-untyped-def]
         for layer in self.inner.layers(query, n):
             time.sleep(0.01)
             self.done += 1
@@ -148,12 +149,16 @@ def test_the_newest_wins_and_stale_runs_stop(monkeypatch: pytest.MonkeyPatch) ->
     header, run = gaussian_run(200)
     shown: list[int] = []
 
+    async def until(condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0.01)
+
     async def main() -> list[Slow]:
         latest, models = engine.Latest(), []
         for seq in range(4):
             model = Slow(run.model)
             models.append(model)
-            n_layers = 200 if seq < 3 else 5
+            n_layers = 1_000_000 if seq < 3 else 5  # hours, for those that are given up
             mine = engine.Run("", model, run.query, run.encoder, n_layers)
 
             async def job(seq: int = seq, mine: engine.Run = mine) -> None:
@@ -161,16 +166,17 @@ def test_the_newest_wins_and_stale_runs_stop(monkeypatch: pytest.MonkeyPatch) ->
                     shown.append(seq)  # noqa: PERF401
 
             latest.submit(job)
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(0.5)
+            await asyncio.wait_for(until(lambda model=model: model.done > 0), 60)  # type: ignore[misc]
+        await asyncio.wait_for(until(lambda: models[3].done == 6 and shown[-1] == 3), 60)
         assert latest.cancelled == 3
+        stopped = [model.done for model in models[:3]]
+        await asyncio.sleep(0.1)  # ten layers
+        assert all(model.done <= before + 1 for model, before in zip(models[:3], stopped, strict=True))  # one was under way
         return models
 
     models = asyncio.run(main())
-    assert all(model.done < 60 for model in models[:3])
     assert models[3].done == 6
     assert shown == sorted(shown)
-    assert shown[-1] == 3
     assert all(name.startswith("qtcore-app") for model in models for name in model.threads)
 
 

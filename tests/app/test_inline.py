@@ -69,3 +69,14 @@ def test_the_documented_call() -> None:
     from qtcore.data import faces_offline
 
     assert len(app.widget(qtcore.load("grbm/frey"), faces_offline()[0])) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", [qtcore.Exact(), qtcore.Gibbs(6, burn=2, every=1), qtcore.BP(n_layers=4, damping=0.5)])
+@pytest.mark.parametrize("kind", ["RBM", "GaussianRBM"])
+def test_any_engine(kind: str, engine: qtcore.Engine) -> None:
+    model = qtcore.RBM(6, 3) if kind == "RBM" else qtcore.GaussianRBM(6, 3)
+    inline = Inline(model, torch.ones(6), image_shape=(2, 3), how=engine)
+    stroke(inline, np.arange(6) % 2 * 255)
+    described, (layers,) = unpack(inline.player.frames)
+    assert len(layers) == engine.steps(model) + 1
+    assert all(value > 0 for value in described["runs"][0]["curves"]["nce"])

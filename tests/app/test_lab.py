@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from app.components.lab import ACTIONS, LabView, decode_action
-from app.lab import graphs, inference, training
+from app.lab import inference, training
 from app.lab.graphs import GRAPHS, PRESETS, Lab, decode, default, encode, preset
 from app.pages.lab import LabPage, applied
 from app.shell import Shell
-from qtcore import exact
-from qtcore.bp.binary import transfer
+from qtcore import exact, examples
+from qtcore.inference.bp.binary import transfer
 
 ALL = [(key, name) for key in GRAPHS for name in PRESETS]
 DIAMETERS = {"chain": 4, "tree": 4}
@@ -309,7 +309,7 @@ def test_actions() -> None:
     assert after("bias", 3, 0.25).biases == (2.0, 0.0, 0.0, 0.25)
     assert after("strength", 0.5).parameters()[0] == (1.0, 1.0, 1.0, -1.0)
     assert after("graph", 4).key == "complete"
-    assert set(after("preset", 0).couplings) == {graphs.SIZE}
+    assert set(after("preset", 0).couplings) == {examples.SIZE}
     assert after("select", 1, 2).edge == 2
     assert after("layers", 7).layers == 7
     lab = after("send", 3, 5)

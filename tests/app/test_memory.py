@@ -1,44 +1,50 @@
-"""Users who come and go leave nothing behind: memory after 200 sessions is what it was after 20."""
+"""Users who come and go leave nothing behind: the server holds after many sessions what it held after the first ones."""
 
 import asyncio
-import re
-import sys
-import time
-from pathlib import Path
+import json
+from collections import Counter
 
 import pytest
 
-from tests.app.server import connect, leave, served
+from app.state import PAGES
+from tests.app.server import Server, connect, get, leave, served, until
 
-WARM_UP, SESSIONS = 20, 200
-GROWTH = 1.10
-QUERIES = ("?page=faces", "?page=contours", "?page=digits", "?page=digits&model=rbm/adult", "?page=lab", "?page=results")
-
-
-def resident(pid: int) -> int:
-    """Bytes in memory."""
-    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1]) * 1024
+QUERIES = (*(f"?page={name}" for name in PAGES), "?page=digits&model=rbm/adult")
+ROUNDS = 3
+OF_ONE_USER = ("app.shell.", "app.tour.", "app.components.", "bokeh.models.layouts.")
 
 
-async def visit(url: str, number: int) -> None:
-    await leave(await connect(url, QUERIES[number % len(QUERIES)]))
+async def visits(url: str, rounds: int) -> None:
+    for query in QUERIES * rounds:
+        await leave(await connect(url, query))
 
 
-async def visits(url: str, count: int) -> None:
-    for number in range(count):
-        await visit(url, number)
+async def during(server: Server) -> Counter[str]:
+    """What is alive while somebody is there."""
+    socket = await connect(server.url)
+    found = await asyncio.to_thread(census, server)
+    await leave(socket)
+    return found
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_sessions_leave_no_memory_behind() -> None:
-    with served({"--unused-session-lifetime": "300", "--check-unused-sessions": "100"}) as (url, pid, _):
-        sizes = []
-        for count in (WARM_UP, SESSIONS):
-            asyncio.run(visits(url, count))
-            time.sleep(2)  # until the last ones have expired
-            sizes.append(resident(pid))
-    megabytes = [round(size / 2**20) for size in sizes]
-    print(megabytes, "MB after", WARM_UP, "and after", SESSIONS, "more")
-    assert sizes[1] <= GROWTH * sizes[0], f"{megabytes[0]} MB after {WARM_UP} sessions, {megabytes[1]} after {SESSIONS} more"
+def census(server: Server) -> Counter[str]:
+    return Counter(json.loads(get(f"{server.url}census")))
+
+
+def of_one_user(found: Counter[str]) -> Counter[str]:
+    """What is made for each session anew, pages included."""
+    return Counter({kind: n for kind, n in found.items() if kind.startswith(OF_ONE_USER) or kind.endswith("Page")})
+
+
+@pytest.mark.slow
+def test_sessions_leave_nothing_behind() -> None:
+    often = {"--unused-session-lifetime": "300", "--check-unused-sessions": "100"}
+    with served({**often, "--plugins": "tests.app.census"}) as server:
+        assert of_one_user(asyncio.run(during(server))), "the census counts what a session makes"
+        counts = []
+        for rounds in (1, ROUNDS):  # what all share is made by the first user of each page
+            asyncio.run(visits(server.url, rounds))
+            until(lambda: get(f"{server.url}sessions") == "0", "the sessions to expire")
+            counts.append(census(server))
+    assert not of_one_user(counts[0])
+    assert counts[1] - counts[0] == Counter()

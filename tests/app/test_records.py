@@ -9,7 +9,7 @@ import pytest
 from app.components import Record
 from app.components.record import KNOWN, TARGET, UNKNOWN, decode_roles, grouped
 from app.pages.records import PRESETS, preset
-from qtcore.data.variables import variable_names
+from qtcore.data import variable_names
 
 
 def packet(seq: int, *roles: int) -> bytes:

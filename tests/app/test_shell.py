@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import panel as pn
+import panel_material_ui as pmui
 import pytest
 
 from app import engine, shell
@@ -27,10 +28,14 @@ def test_a_window_follows_nothing_that_outlives_it() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_each_page_can_be_made(name: str) -> None:
+def test_each_page_can_be_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "guarded", lambda make: make())  # which would show a sentence in the place of a broken page
     made = Shell(f"?page={name}")
     assert made.active == name
-    made.view()
+    (page,) = made._columns[name]
+    assert type(page) is not pmui.Alert
+    assert made.tabs in made.view().main  # type: ignore[attr-defined]
+    assert page.get_root() is not None  # as a browser gets it
 
 
 def test_state_goes_to_the_page_it_is_of() -> None:
@@ -59,4 +64,8 @@ def test_a_broken_page_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch, caplog
     assert "secret" not in shown
     assert "secret" in caplog.text  # but the log has it
     assert guarded(lambda: pn.pane.Str("fine")).object == "fine"  # type: ignore[attr-defined]
-    refusal()
+
+
+def test_without_room_there_is_a_page_that_says_so() -> None:
+    shown = [part.object for part in refusal().main]  # type: ignore[attr-defined]
+    assert any("All places are taken" in sentence for sentence in shown)

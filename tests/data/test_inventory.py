@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qtcore.data import add_noise, inventory
+from qtcore.data import add_noise, frey, inventory
 from qtcore.data.border import emission_of
 from qtcore.data.dataset import Dataset
 from tests.data.conftest import kept
@@ -64,7 +64,7 @@ def test_rows_in_another_order_are_right_and_other_rows_are_not(data_folder: Pat
 
 def test_faces_with_another_preparation_are_wrong(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline is sensitive: without the standardisation per pixel it is far off."""
-    monkeypatch.setattr(inventory, "DRAWS", 2)
+    monkeypatch.setattr(frey, "DRAWS", 2)
     data = kept("frey")
     assert data.raw is not None
     flat = data.raw["test"].flatten(1).float()

@@ -7,14 +7,30 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from qtcore.data import CONTOUR, IN, OUT, Dataset, binary, border_labels, faces, faces_offline, load, names, registry
+from qtcore.data import (
+    CONTOUR,
+    IN,
+    OUT,
+    SPECIFICATIONS,
+    Dataset,
+    binary,
+    border_labels,
+    faces,
+    faces_offline,
+    load,
+    mnist,
+    names,
+)
+from qtcore.data.binary_sets import SETS
 from qtcore.data.border import emission_of
 from qtcore.data.frey import grey_levels
+from qtcore.data.originals import RemoteFile
 from qtcore.errors import DataError, InputError, UnknownNameError
 from tests.data.conftest import Server, kept
 
@@ -202,7 +218,7 @@ class TestNames:
         assert below > (wrong[:, 1:] == wrong[:, :-1]).float().mean() + 0.05
 
     def test_no_invented_names(self, data_folder: Path) -> None:
-        assert [name for name in binary.SETS if kept(name).variable_names is None] == ["nips", "rcv1", "web"]
+        assert [name for name in SETS if kept(name).variable_names is None] == ["nips", "rcv1", "web"]
 
 
 def _playable(board: list[list[int]], first: int) -> bool:
@@ -299,7 +315,7 @@ class TestOriginals:
             assert data.source == "exact"
             assert [len(part) for part in data.splits.values()] == list(FORM[name][2])
         asked = sorted(server.requests)
-        assert asked == sorted(f"/{file.path}" for name in ("dna", "frey", "mnist") for file in registry.FILES[name])
+        assert asked == sorted(f"/{file.path}" for name in ("dna", "frey", "mnist") for file in SPECIFICATIONS[name].files)
         assert all((cache / path[1:]).is_file() for path in asked)
         load("frey")
         assert sorted(server.requests) == asked  # the second time nothing is asked for
@@ -325,7 +341,7 @@ class TestOriginals:
         server.serve_folder(data_folder / "raw")
         monkeypatch.setenv("QTCORE_MIRROR", server.url)
         whole = (data_folder / "raw" / "mnist" / "t10k-labels-idx1-ubyte.gz").read_bytes()
-        for file in registry.FILES["mnist"]:
+        for file in mnist.FILES:
             (cache / file.path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(data_folder / "raw" / file.path, cache / file.path)
         (cache / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(whole[: len(whole) // 2])
@@ -347,10 +363,15 @@ class TestRcv1:
             rows = rng.integers(2, size=(n, 150))
             texts[split] = "".join(",".join(map(str, row)) + "\n" for row in rows).encode()
             blob = hashlib.sha1(b"blob %d\0" % len(texts[split]) + texts[split]).hexdigest()
-            files.append(registry.RemoteFile(f"ucla/rcv1.{split}.data", ("https://x.invalid/y",), "git blob id", blob))
-        monkeypatch.setitem(registry.FILES, "rcv1", tuple(files))
-        monkeypatch.setitem(binary.SETS, "rcv1", binary.BinarySet(150, self.ROWS))
+            files.append(RemoteFile(f"ucla/rcv1.{split}.data", ("https://x.invalid/y",), "git blob id", blob))
+        self.describe(monkeypatch, files=tuple(files), rows=self.ROWS)
         return texts
+
+    def describe(self, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+        """From now on RCV1 is known to be otherwise."""
+        known = dataclasses.replace(SETS["rcv1"], **changes)
+        monkeypatch.setitem(SETS, "rcv1", known)
+        monkeypatch.setitem(SPECIFICATIONS, "rcv1", known.specification)
 
     def put(self, folder: Path, parts: dict[str, bytes]) -> None:
         (folder / "ucla").mkdir(parents=True, exist_ok=True)
@@ -388,18 +409,15 @@ class TestRcv1:
         self, cache: Path, parts: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.put(cache, parts)
-        monkeypatch.setitem(binary.SETS, "rcv1", binary.BinarySet(150, (6, 3, 5)))
+        self.describe(monkeypatch, rows=(6, 3, 5))
         with pytest.raises(DataError, match=r"rcv1 \(test\) has shape \(4, 150\); expected \(5, 150\)"):
             load("rcv1")
 
 
 def test_mnist_of_another_shape_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"\0\0\x08\x01\0\0\0\x02ab"
-    files = tuple(
-        registry.RemoteFile(file.path, file.urls, file.check, hashlib.sha256(body).hexdigest())
-        for file in registry.FILES["mnist"]
-    )
-    monkeypatch.setitem(registry.FILES, "mnist", files)
+    files = tuple(RemoteFile(file.path, file.urls, file.check, hashlib.sha256(body).hexdigest()) for file in mnist.FILES)
+    monkeypatch.setattr(mnist, "FILES", files)
     for file in files:
         (cache / file.path).parent.mkdir(parents=True, exist_ok=True)
         (cache / file.path).write_bytes(gzip.compress(body))

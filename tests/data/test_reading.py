@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from qtcore.data import binary, frey, load
+from qtcore.data.binary_sets import SETS
 from qtcore.data.reading import as_bits, fingerprint, read_idx, read_npz, read_pickled_arrays, read_rows
 from qtcore.errors import DataError
 
@@ -189,7 +190,7 @@ def test_fingerprint_sees_values_shape_dtype_and_name_but_not_layout() -> None:
 
 
 def _dna(**changes: np.ndarray) -> dict[str, np.ndarray]:
-    known = binary.SETS["dna"]
+    known = SETS["dna"]
     parts = {s: np.zeros((n, known.n_variables), np.uint8) for s, n in zip(binary.SPLITS, known.rows, strict=True)}
     return parts | changes
 

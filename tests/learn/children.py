@@ -8,6 +8,7 @@ import functools
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -20,8 +21,8 @@ import torch
 
 import qtcore
 from qtcore import data, train
-from qtcore.cli import guarded
 from qtcore.learn import query_training
+from qtcore.support.cli import guarded
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.learn.children"])
@@ -43,16 +44,19 @@ Trap = tuple[str, str, int]
 class Child:
     """One run of the train command."""
 
-    def __init__(self, *arguments: str, output: Path, trap: "Trap | None" = None, room: int | None = None) -> None:
-        """`trap`: wait for death at a stage of the n-th save of a file; `room`: no file may be larger than so many bytes."""
+    def __init__(
+        self, *arguments: str, output: Path, trap: "Trap | None" = None, room: int | None = None, hold: int | None = None
+    ) -> None:
+        """`trap`: wait for death at a stage of the n-th save of a file; `room`: no file may be larger than so many bytes;
+        `hold`: wait for a signal within the n-th step."""
         self.output = output
         output.write_bytes(b"")
         self.news, there = CONTEXT.Pipe(duplex=False)
-        self.process = CONTEXT.Process(target=_train, args=(arguments, str(output), there, trap, room))
+        self.process = CONTEXT.Process(target=_train, args=(arguments, str(output), there, trap, room, hold))
         self.process.start()
         there.close()
 
-    def wait_for(self, event: str, seconds: float = 60) -> bool:
+    def wait_for(self, event: str, seconds: float = 180) -> bool:
         """Whether the child came to "begun" or "trapped"; False when it ended before."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -67,7 +71,7 @@ class Child:
         if self.process.pid is not None and self.process.is_alive():
             os.kill(self.process.pid, number)
 
-    def end(self, seconds: float = 120) -> int:
+    def end(self, seconds: float = 300) -> int:
         """The exit code as a shell shows it: 128 + n for a signal."""
         self.process.join(seconds)
         code = self.process.exitcode
@@ -85,7 +89,9 @@ class Child:
         return self.output.read_text(encoding="utf-8")
 
 
-def _train(arguments: tuple[str, ...], output: str, news: Connection, trap: Trap | None, room: int | None) -> None:
+def _train(
+    arguments: tuple[str, ...], output: str, news: Connection, trap: Trap | None, room: int | None, hold: int | None
+) -> None:
     with open(output, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -94,6 +100,8 @@ def _train(arguments: tuple[str, ...], output: str, news: Connection, trap: Trap
     _announce(news)
     if trap is not None:
         _set_trap(*trap, news)
+    if hold is not None:
+        _hold(hold, news)
     if room is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
     sys.argv = ["train", *arguments]
@@ -112,6 +120,28 @@ def _announce(news: Connection) -> None:
         return go(self, callback)
 
     query_training._Training.run = announced  # type: ignore[method-assign]
+
+
+def _hold(number: int, news: Connection) -> None:
+    """Wait for a signal within this step, however long it takes to come."""
+    go, steps, heard = query_training._Training._one_step, 0, []
+
+    def held(self: Any) -> float:
+        nonlocal steps
+        steps += 1
+        if steps == number:
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, functools.partial(hear, signal.getsignal(each)))
+            news.send("trapped")
+            while not heard:
+                time.sleep(0.01)
+        return go(self)
+
+    def hear(handler: Any, each: int, frame: Any) -> None:
+        heard.append(each)
+        handler(each, frame)
+
+    query_training._Training._one_step = held  # type: ignore[method-assign]
 
 
 def _set_trap(file: str, stage: str, count: int, news: Connection) -> None:
@@ -151,7 +181,7 @@ def _set_trap(file: str, stage: str, count: int, news: Connection) -> None:
 # Several processes that train together
 
 
-def together(work: Callable[..., None], *arguments: Any, world: int = 2, seconds: float = 120) -> None:
+def together(work: Callable[..., None], *arguments: Any, world: int = 2, seconds: float = 300) -> None:
     """Call work(rank, *arguments) in so many processes that know each other by gloo."""
     store = arguments[0] / "store"
     processes = [CONTEXT.Process(target=_member, args=(rank, world, str(store), work, arguments)) for rank in range(world)]

@@ -20,7 +20,7 @@ def test_energy_of_an_rbm_is_minus_its_potential() -> None:
         agree = sum(float(model.W[i, j] * (2 * h[row, i] - 1) * (2 * v[row, j] - 1)) / 2 for i in range(3) for j in range(4))
         fields = float(((2 * h[row] - 1) @ model.c_h + (2 * v[row] - 1) @ model.c_v) / 2)
         constant = float(-model.W.sum() + model.c_h.sum() + model.c_v.sum()) / 2
-        assert float(advil.energy(model, v, [h])[row]) == pytest.approx(-(agree + fields + constant))
+        assert float(advil.energy(model.graph(), v, [h])[row]) == pytest.approx(-(agree + fields + constant))
 
 
 def test_energy_of_a_dbm_is_minus_its_potential() -> None:
@@ -36,7 +36,7 @@ def test_energy_of_a_dbm_is_minus_its_potential() -> None:
         + v @ (model.c_v - W1.sum(0))
         + h1 @ (model.c_h1 - W2.sum(0) - W1.sum(1))
     )
-    assert torch.allclose(advil.energy(model, v, [h1, h2]), -potential)
+    assert torch.allclose(advil.energy(model.graph(), v, [h1, h2]), -potential)
 
 
 def test_energy_of_a_gaussian_rbm() -> None:
@@ -44,7 +44,7 @@ def test_energy_of_a_gaussian_rbm() -> None:
     torch.nn.init.normal_(model.b)
     v, h = torch.randn(5, 4).double(), torch.rand(5, 3).round().double()
     expected = ((v - model.b) ** 2).sum(1) / 2 - h @ model.c - torch.einsum("bi,ij,bj->b", h, model.W, v)
-    assert torch.allclose(advil.energy(model, v, [h]), expected)
+    assert torch.allclose(advil.energy(model.graph(), v, [h]), expected)
 
 
 def test_entropy_and_relaxation() -> None:
@@ -82,6 +82,6 @@ def test_learns(kind: str) -> None:
         train, valid = 2 * train - 1, 2 * valid - 1
     budget = advil.Budget(steps=150, decoder_steps=5, batch=100, rate=5e-3, helper_rate=5e-3, every=10)
     found = advil.train(model, train, valid, 3, 5, budget)
-    first, best = found.course[0][1], found.valid
-    assert best == min(nce for _, nce in found.course)
+    first, best = found.history[0][1], found.valid
+    assert best == min(nce for _, nce in found.history)
     assert best < first - 0.1

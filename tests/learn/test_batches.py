@@ -52,7 +52,7 @@ def whole_and_split(kind: str, monkeypatch: pytest.MonkeyPatch, queries: Mask | 
     model, sizes = build(kind, scale=0.5), Counter[int]()
     data = data_for(model, rows=11)
     whole = gradients(model, data, queries, batch=11)
-    each = model.kept_bytes((data[0] if isinstance(data, tuple) else data).shape[1:], model.n_layers)
+    each = model.engine.kept_bytes(model, tuple((data[0] if isinstance(data, tuple) else data).shape[1:]))
     monkeypatch.setattr(query_training, "KEPT_BYTES", 3 * each + 1)
     forward = query_training._Loss.forward
 
@@ -165,6 +165,6 @@ def test_what_a_sample_keeps_is_about_what_is_kept() -> None:
         query = run.queries(values, None, truth)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             loss = model.loss(query)
-        promised = 64 * model.kept_bytes(tuple(values.shape[1:]), model.n_layers)
+        promised = 64 * model.engine.kept_bytes(model, tuple(values.shape[1:]))
         assert sum(kept.values()) < 3 * promised, f"{kind}: {sum(kept.values()) / promised:.1f} times"
         assert math.isfinite(float(loss.detach()))

@@ -36,7 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
 def case(kind: str = "RBM", batch: int = 8, chunk: int | None = None, p_target: float = 0.5) -> dict[str, torch.Tensor]:
     model = build(kind, scale=0.5)
     data = data_for(model, rows=11)
-    each = model.kept_bytes(tuple((data[0] if isinstance(data, tuple) else data).shape[1:]), model.n_layers)
+    each = model.engine.kept_bytes(model, tuple((data[0] if isinstance(data, tuple) else data).shape[1:]))
     query_training.KEPT_BYTES = 2**31 if chunk is None else chunk * each + 1
     try:
         queries = None if kind == "GridMRF" else uniform(p_target)
@@ -169,6 +169,7 @@ atexit.register(threads)
 """
 
 
+@pytest.mark.slow
 def test_torchrun(tmp_path: Path) -> None:
     """The command of the header, with two processes: the weights of one, to rounding. They leave no thread behind."""
     (tmp_path / "sitecustomize.py").write_text(THREADS_AT_EXIT)
@@ -179,7 +180,7 @@ def test_torchrun(tmp_path: Path) -> None:
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert two.returncode == 0, two.stderr
     for rank in (0, 1):  # gloo's, which may abort the interpreter's exit

@@ -138,8 +138,8 @@ def test_the_best_by_validation_is_what_comes_back(averaging: float) -> None:
     assert found[-1].best == best
     assert best < valids[-1]  # type: ignore[operator]
     assert score(model, mixed, uniform(), generator(VALID)).mean * BITS == pytest.approx(best, abs=1e-12)
-    assert model.notes["valid_nce_bits"] == best
-    assert valids[model.notes["step"] // 2 - 1] == best
+    assert model.provenance.valid_nce_bits == best
+    assert valids[model.provenance.step // 2 - 1] == best
 
 
 def test_validation_uses_the_models_own_layers_and_its_first_rows() -> None:
@@ -193,7 +193,7 @@ def test_a_distribution_without_targets_is_refused() -> None:
     [
         ("RBM", torch.zeros(0, 4), "no rows"),
         ("RBM", torch.zeros(9, 5), r"shape \[batch, 4\], not \[1, 5\]"),
-        ("RBM", torch.full((9, 4), 2.0), "0, 1, or in between"),
+        ("RBM", torch.full((9, 4), 2.0), "0, 1 or in between"),
         ("GridMRF", torch.zeros(9, 6), "shape"),
         ("GridMRF", torch.zeros(9, 2, 3), "label image"),
         ("GridMRF", (torch.zeros(9, 2, 3), torch.zeros(8, 2, 3)), "9 rows of values need as many of truth, not 8"),

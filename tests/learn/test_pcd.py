@@ -32,7 +32,7 @@ def test_weights_mean_the_same_in_our_rbm() -> None:
 def test_learns_and_keeps_the_best_iteration() -> None:
     train, valid = blocks(400), blocks(200, seed=1)
     found = pcd.train(train, valid, n_hidden=4, rate=1.0, iterations=400, every=80, seed=0)
-    steps, scores = zip(*found.course, strict=True)
+    steps, scores = zip(*found.history, strict=True)
     assert steps == (80, 160, 240, 320, 400)
     assert found.valid == min(scores) < 0.6
     query = uniform()(blocks(200, seed=2), torch.Generator().manual_seed(0))

@@ -15,6 +15,7 @@ from qtcore import RBM, GaussianRBM
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
 from qtcore.learn.query_training import Progress
 from qtcore.learn.run import BEST, CONFIG, LOG, STATE, Run, device
+from qtcore.models.provenance import Provenance
 from tests.strategies import KINDS, build, rng
 
 from .folders import FILES, assert_same_run, assert_whole, log, state
@@ -53,12 +54,12 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     assert json.loads((folder / CONFIG).read_text()) == {"hello": "you"}
     best = qtcore.load(folder / BEST)
     assert same(weights_of(best), weights_of(model))
-    assert best.notes == {"valid_nce_bits": model.notes["valid_nce_bits"], "step": model.notes["step"]}
+    assert best.provenance == Provenance(valid_nce_bits=model.provenance.valid_nce_bits, step=model.provenance.step)
     lines = log(folder)
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, 12))
     assert [line["step"] for line in lines if "valid" in line] == [3, 6, 9, 11]
     assert {tuple(line) for line in lines} == {("step", "loss", "learning_rate"), ("step", "valid", "best")}
-    assert min(line["valid"] for line in lines if "valid" in line) == model.notes["valid_nce_bits"]
+    assert min(line["valid"] for line in lines if "valid" in line) == model.provenance.valid_nce_bits
     tensors, numbers = state(folder)
     assert numbers["step"] == 11
     assert {name.split(".")[0] for name in tensors} == {"coordinate", "exp_avg", "exp_avg_sq", "step", "best"}
@@ -86,7 +87,7 @@ def test_a_run_that_went_on_is_the_run_that_was_never_interrupted(kind: str, ste
     went_on = fit(tmp_path / "cut", kind, resume=True, averaging=0.9)
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
     assert same(weights_of(went_on), weights_of(whole))
-    assert went_on.notes == whole.notes
+    assert went_on.provenance == whole.provenance
 
 
 def test_stopping_saves_first(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
 @pytest.mark.parametrize("name", [STATE, BEST, LOG, CONFIG, "letter.txt"])
 def test_a_used_folder_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"is not empty \\({name}\\); go on with its run by --resume"):
+    with pytest.raises(InputError, match=f"is not empty \\({name}\\); continue its run with --resume"):
         fit(tmp_path)
     assert (tmp_path / name).read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 1

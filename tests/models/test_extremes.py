@@ -9,11 +9,12 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query, exact
+from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
 from qtcore.errors import NotFiniteError
 from qtcore.models.base import Model
 
-from ..strategies import TEMPERED, answer, ask, close, learnable, rng, seeds
+from .. import oracle as exact
+from ..strategies import TEMPERED, answer, ask, backends, close, learnable, rng, seeds
 
 F32 = torch.float32
 SIZE = 1000.0
@@ -41,7 +42,7 @@ def extreme(kind: str, seed: int, size: float = SIZE, **options: Any) -> Any:
 def everything(model: Model, query: Query) -> list[Tensor]:
     """Answers by every road, all layers, the loss and its gradients."""
     found = []
-    for model.compiled in (False, True):
+    for _ in backends():
         found.append(answer(model(query)))
         model.zero_grad()
         loss = model.loss(query)
@@ -75,7 +76,7 @@ def test_potentials_of_1000(kind: str, evidence: str, seed: int) -> None:
 @settings(max_examples=3)
 @given(seed=seeds)
 def test_potentials_where_exponentials_are_about_to_overflow(kind: str, size: float, seed: int) -> None:
-    """Inside and just outside of what machine code and matrix products take."""
+    """Inside and just outside of what native kernels and matrix products take."""
     model = extreme(kind, seed, size)
     no_nan(model, ask(model, seed, "mixed", batch=2))
 
@@ -179,7 +180,7 @@ def test_gaussian_weights_beyond_10_are_finite_or_refused_by_name(size: float, d
     for seed in range(3):
         model = extreme("GaussianRBM", seed, size, damping=damping)
         query = ask(model, seed, "mixed", batch=2)
-        for model.compiled in (False, True):
+        for _ in backends():
             try:
                 assert answer(model(query)).isfinite().all()
             except NotFiniteError as error:

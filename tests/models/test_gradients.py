@@ -1,5 +1,6 @@
 """The whole loss, differentiated: finite differences in float64, for every model and by every road."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,12 +9,21 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
-from qtcore import GaussianRBM, Query
+from qtcore import GaussianRBM, Query, kernels
 from qtcore.models.base import Model
 
 from ..strategies import F64, KINDS, TEMPERED, ask, build, close, learnable, normal, randomise
 
-ROADS = ("eager", "compiled")
+ROADS = ("torch", "auto")  # the plain layers, and the native kernels
+
+
+every_road = pytest.mark.parametrize("road", ROADS, indirect=True)
+
+
+@pytest.fixture
+def road(request: pytest.FixtureRequest) -> Iterator[str]:
+    with kernels.use(request.param):
+        yield request.param
 
 
 def loss_is_differentiable(model: Model, query: Query, names: Any = None) -> None:
@@ -36,13 +46,12 @@ class _Loss(torch.nn.Module):
         return self.model.loss(query)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@every_road
 @pytest.mark.parametrize("evidence", ["hard", "soft", "mixed", "none"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_of_the_loss(kind: str, evidence: str, road: str) -> None:
     for n in (0, 2, 3):
         model = build(kind, 1, n_layers=n, scale=0.7)
-        model.compiled = road == "compiled"
         loss_is_differentiable(model, ask(model, 2, evidence, batch=2))
 
 
@@ -52,13 +61,12 @@ def test_gradient_of_the_loss_with_damping(kind: str) -> None:
     loss_is_differentiable(model, ask(model, 2, "mixed", batch=2))
 
 
-@pytest.mark.parametrize("road", ROADS)
+@every_road
 @pytest.mark.parametrize("evidence", ["hard", "soft", "mixed", "none"])
 @pytest.mark.parametrize("kind", TEMPERED)
 def test_gradient_of_a_learned_temperature(kind: str, evidence: str, road: str) -> None:
     """Beside hard evidence it was once NaN: an infinite logarithm divided by T."""
     model = build(kind, 3, n_layers=3, scale=0.7, temperature=1.7, learn_temperature=True)
-    model.compiled = road == "compiled"
     loss_is_differentiable(model, ask(model, 4, evidence, batch=2))
     model.loss(ask(model, 4, evidence, batch=2)).backward()
     assert model.T.grad.isfinite()
@@ -72,29 +80,26 @@ def test_gradient_at_temperature_0(kind: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "flooding"])
-@pytest.mark.parametrize("road", ROADS)
+@every_road
 def test_gradient_of_the_gaussian_rbm_with_its_sigma(schedule: Any, road: str) -> None:
     model = randomise(GaussianRBM(3, 2, n_layers=3, schedule=schedule, dtype=F64), 5, 0.6)
     model.sigma.data.fill_(0.8)
-    model.compiled = road == "compiled"
     loss_is_differentiable(model, ask(model, 6, "mixed", batch=2), names=("W", "b", "c", "sigma"))
 
 
-@pytest.mark.parametrize("road", ROADS)
+@every_road
 def test_gradient_of_the_gaussian_rbm_where_precisions_are_floored(road: str) -> None:
     model = randomise(GaussianRBM(3, 4, n_layers=4, dtype=F64), 0)
-    model.compiled = road == "compiled"
     query = ask(model, 6, "none", batch=2)
     assert sum(int(layer.info["floored"].sum()) for layer in model.layers(query)) > 0
     loss_is_differentiable(model, query)
 
 
 @pytest.mark.parametrize("local_evidence", [True, False])
-@pytest.mark.parametrize("road", ROADS)
+@every_road
 def test_gradient_of_the_grid_with_its_emission(road: str, local_evidence: bool) -> None:
     """Fixed by default, but a tensor like any other for whoever wants to learn it."""
     model = build("GridMRF", 5, n_layers=2, local_evidence=local_evidence)
-    model.compiled = road == "compiled"
     loss_is_differentiable(model, ask(model, 6, "mixed", batch=2), names=("emission", "potentials.diagonal"))
 
 

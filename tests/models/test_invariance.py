@@ -15,6 +15,7 @@ from ..strategies import (
     TEMPERED,
     answer,
     ask,
+    backends,
     build,
     certain,
     close,
@@ -140,7 +141,7 @@ def test_mirrored_images_have_mirrored_answers(how: str, mirror: Any, seed: int,
     model = randomise(GridMRF(3, 4, clones=(2, 1, 1), n_layers=3, dtype=F64), seed)
     query = ask(model, seed, evidence, batch=2)
     other = mirrored(model, how)
-    for model.compiled, other.compiled in ((False, False), (True, True)):
+    for _ in backends():
         close(other(Query(mirror(query.values), mirror(query.observed))).logits, mirror(model(query).logits))
 
 
@@ -159,7 +160,7 @@ def test_samples_of_a_batch_do_not_meet(kind: str, seed: int, evidence: str) -> 
     query = ask(model, seed, evidence, batch=4)
     order = [2, 0, 3, 1]
     axis = 1 if kind == "GaussianRBM" else 0
-    for model.compiled in (False, True):
+    for _ in backends():
         together = answer(model(query))
         close(answer(model(query[order])), together.index_select(axis, torch.tensor(order)), 1e-12)
         close(answer(model(query[1:2])), together.narrow(axis, 1, 1), 1e-12)
@@ -167,7 +168,7 @@ def test_samples_of_a_batch_do_not_meet(kind: str, seed: int, evidence: str) -> 
 
 @given(kinds, seeds, evidences)
 def test_a_query_may_be_a_view(kind: str, seed: int, evidence: str) -> None:
-    """Every other sample, stored the other way round. A transposed image once stopped the grid's machine code."""
+    """Every other sample, stored the other way round. A transposed image once stopped the grid's native kernel."""
     model = build(kind, seed)
     query = ask(model, seed, evidence, batch=4)
 
@@ -175,7 +176,7 @@ def test_a_query_may_be_a_view(kind: str, seed: int, evidence: str) -> None:
         return tensor.transpose(0, -1).contiguous().transpose(0, -1)[::2]
 
     viewed = Query(view(query.values), view(query.observed), view(query.target), view(query.truth))
-    for model.compiled in (False, True):
+    for _ in backends():
         close(answer(model(viewed)), answer(model(query[::2])), 1e-12)
         close(model.loss(viewed), model.loss(query[::2]), 1e-12)
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qtcore import RBM, GaussianRBM, GridMRF, PairwiseMRF, Query, exact
+from qtcore import RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
 from qtcore.errors import InputError
 from qtcore.query import one_target
 
-from ..strategies import F64, answer, ask, build, close, graphs, normal, randomise, rng, seeds
+from .. import oracle as exact
+from ..strategies import F64, answer, ask, backends, build, close, graphs, normal, randomise, rng, seeds
 
 # ---------------------------------------------------------------------------------------------------------------------
 # RBM: the textbook's convention
@@ -131,7 +132,7 @@ def test_a_grid_of_any_size_at_query_time(size: tuple[int, int]) -> None:
     other = GridMRF(*size, clones=(2, 1, 1), n_layers=5, dtype=F64)
     other.load_state_dict(model.state_dict())
     query = ask(other, 2)
-    for model.compiled, other.compiled in ((False, False), (True, True)):
+    for _ in backends():
         assert torch.equal(answer(model(query)), answer(other(query)))
         close(model.loss(query), other.loss(query), 1e-12)
     for found, expected in zip(model.layers(query), other.layers(query), strict=True):
@@ -146,7 +147,7 @@ def test_local_evidence_is_in_the_belief_or_not() -> None:
     other.load_state_dict(model.state_dict())
     on = torch.where(query.values[..., None].nan_to_num() == 1, model.emission, 1 - model.emission)
     evidence = torch.where(query.observed[..., None], on, 1.0).log()
-    for model.compiled, other.compiled in ((False, False), (True, True)):
+    for _ in backends():
         close((other(query).logits + evidence).log_softmax(-1), model(query).logits)
 
 

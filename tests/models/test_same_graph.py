@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qtcore import DBM, RBM, GridMRF, PairwiseMRF, Query
 
 from ..graphs import bits_as_likelihoods, bits_as_pairwise, grid_as_pairwise, pixels_as_likelihoods
-from ..strategies import F64, ask, certain, close, evidences, randomise, seeds
+from ..strategies import F64, ask, backends, certain, close, evidences, randomise, seeds
 
 SETTINGS = ((1.0, 0.0), (0.6, 0.3), (2.0, 0.0), (0.0, 0.0), (0.0, 0.2))  # temperature, damping
 settings_of = st.sampled_from(SETTINGS)
@@ -79,7 +79,7 @@ def test_dbm_is_the_rbm_of_its_layers_side_by_side(V: int, H1: int, H2: int, how
         assert torch.equal(deep.marginals.logits, flat.marginals.logits[:, :V])
         assert torch.equal(deep.hidden.logits, torch.cat([flat.hidden.logits, flat.marginals.logits[:, V:]], 1))
         assert torch.equal(deep.residual, flat.residual)
-    for dbm.compiled, rbm.compiled in ((False, False), (True, True)):
+    for _ in backends():
         close(dbm(query).logits, rbm(wide).logits[:, :V], 1e-12)
 
 
@@ -93,7 +93,7 @@ def test_grid_is_a_pairwise_graph(height: int, width: int, how: Any, seed: int, 
         close(own.hidden.logits.flatten(1, 2), other.marginals.logits)
         close(own.residual, other.residual)
     labels = graph(asked).probs.unflatten(1, (height, width)).split((2, 1, 1), -1)
-    for model.compiled in (False, True):
+    for _ in backends():
         close(model(query).probs, torch.stack([part.sum(-1) for part in labels], -1))
 
 

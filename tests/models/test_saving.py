@@ -14,7 +14,8 @@ from torch import Tensor
 import qtcore
 from qtcore import RBM, GaussianRBM, PairwiseMRF
 from qtcore.errors import ModelFileError, UnknownNameError
-from qtcore.models import base
+from qtcore.models import base, files
+from qtcore.models.provenance import Provenance
 
 from ..strategies import KINDS, answer, ask, build, temperature_of
 
@@ -27,7 +28,8 @@ def test_what_is_saved_is_loaded(kind: str, dtype: torch.dtype, tmp_path: Path) 
     """Bit for bit: parameters, dtype, configuration, temperature, what is learned, statistics and notes."""
     model = build(kind, 3, dtype=dtype, n_layers=4, damping=0.2, temperature=1.7, learn_temperature=True)
     model.statistics = {"mean": torch.linspace(0, 1, 4), "count": torch.tensor(7)}
-    model.notes = {"data": "faces", "nce": 1.5, "runs": [1, 2]}
+    model.provenance = Provenance("rbm/faces", "faces", seed=3, history=[[1, 0.5]], other={"runs": [1, 2]})
+    model.image_shape = (2, 2)
     path = tmp_path / "folder" / "model.safetensors"
     state = torch.get_rng_state()
     model.save(path)
@@ -44,7 +46,8 @@ def test_what_is_saved_is_loaded(kind: str, dtype: torch.dtype, tmp_path: Path) 
         assert torch.equal(found.state_dict()[name], tensor)
     query = ask(model, 4)
     assert torch.equal(answer(found(query)), answer(model(query)))
-    assert found.notes == model.notes
+    assert found.provenance == model.provenance
+    assert found.image_shape == (2, 2)
     assert found.statistics.keys() == model.statistics.keys()
     for name, tensor in model.statistics.items():
         assert torch.equal(found.statistics[name], tensor)
@@ -95,7 +98,7 @@ def test_load_onto_a_device(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(base, "checkpoint_folder", lambda: tmp_path)
+    monkeypatch.setattr(files, "checkpoint_folder", lambda: tmp_path)
     for name in ("rbm/adult", "rbm/web", "grbm/frey", "grid/border"):
         build("RBM", 1).save(tmp_path / f"{name}.safetensors")
     return tmp_path
@@ -116,7 +119,7 @@ def test_an_unknown_name_is_answered_with_the_near_ones(shipped: Path) -> None:
 
 
 def test_an_unknown_name_where_nothing_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "checkpoint_folder", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr(files, "checkpoint_folder", lambda: tmp_path / "nowhere")
     with pytest.raises(UnknownNameError, match="known names: none yet"):
         qtcore.load("rbm/adult")
 
@@ -277,7 +280,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path: Path) -> None:
 def test_notes_that_are_no_json_leave_the_old_model(saved: Path) -> None:
     old = saved.read_bytes()
     model = GaussianRBM(3, 2)
-    model.notes = {"path": Path("x")}
+    model.provenance.other = {"path": Path("x")}
     with pytest.raises(TypeError):
         model.save(saved)
     assert saved.read_bytes() == old

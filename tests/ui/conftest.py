@@ -1,39 +1,37 @@
-"""A browser, the served app, and a page that tolerates neither console errors nor requests off this machine."""
+"""A browser, the served app, and pages that tolerate neither errors, here or in the server, nor requests off this machine."""
 
-import os
-import re
-import socket
-import subprocess
-import sys
-import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 import pytest
 
+from tests.app.server import COMPLAINT, Server, served
+
 from . import chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
-ROOT = Path(__file__).parents[2]
 FLAGS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
+    "--disable-dev-shm-usage",  # small in a container
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
 ]
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
-SECONDS_TO_START = 60
+WINDOW = {"width": 1280, "height": 800}
+MILLISECONDS_TO_WAIT = 120_000
+"""For whatever a test waits for: on a busy machine a page takes many times what it takes on an idle one."""
+
+Contexts = Callable[..., "BrowserContext"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[Browser]":
-    """One headless Chromium for all tests, or a skip that says what is missing."""
+    """One headless Chromium for all tests of a worker, or a skip that says what is missing."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = chromium.find()
     if path is None:
@@ -55,60 +53,47 @@ def browser() -> "Iterator[Browser]":
         browser.close()
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture(scope="session")
-def app_url() -> Iterator[str]:
-    """The app as `make app` serves it, in a process of its own on a free port; its root address."""
-    port = free_port()
-    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as cache:
-        server = serve(port, log, {"QTCORE_CACHE": cache})
-        try:
-            _wait_for(f"http://localhost:{port}/", server, log)
-            yield f"http://localhost:{port}/"
-        finally:
-            server.terminate()
-            server.wait(timeout=20)
-        log.seek(0)
-        said = log.read().decode(errors="replace")
-    assert not re.search(r"^(Traceback|\S*Error\b)|\bERROR\b", said, re.MULTILINE), f"the server complained:\n{said}"
-
-
-def serve(
-    port: int, log: IO[bytes], settings: dict[str, str], options: dict[str, str] | None = None
-) -> "subprocess.Popen[bytes]":
-    """`make app` without make: shipped models and pictures only, whatever data this machine has."""
-    limits = re.search(r"^LIMITS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert limits is not None
-    command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", str(port)]
-    command += [*limits[1].split(), *(part for option in (options or {}).items() for part in option)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
-    environment |= {"OMP_NUM_THREADS": "1", **settings}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
-
-
-def _wait_for(url: str, server: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, TimeoutError, ConnectionError):
-            time.sleep(0.1)
-    log.seek(0)
-    said = log.read().decode(errors="replace")
-    pytest.fail(f"the app did not answer at {url} within {SECONDS_TO_START} s:\n{said}")
+def app_server(browser: "Browser") -> Iterator[Server]:
+    """The app as `make app` serves it, one server for all tests of a worker; none where there is no browser."""
+    with served() as server:
+        yield server
 
 
 @pytest.fixture
-def page(browser: "Browser") -> "Iterator[Page]":
+def app_url(app_server: Server) -> Iterator[str]:
+    """The root address of the app; a test fails at its end if the server complained meanwhile."""
+    with without_complaints(app_server):
+        yield app_server.url
+
+
+@contextmanager
+def without_complaints(server: Server) -> Iterator[None]:
+    """What the server says in this block belongs to it."""
+    before = server.log.stat().st_size
+    yield
+    server.settle()
+    said = server.said(before)
+    assert not COMPLAINT.search(said), f"the server complained:\n{said}"
+
+
+@pytest.fixture
+def contexts(browser: "Browser", app_url: str) -> Iterator[Contexts]:
+    """Fresh windows of the browser, closed before the server is looked at."""
+    with watched(browser) as new_context:
+        yield new_context
+
+
+@pytest.fixture
+def page(contexts: Contexts) -> "Page":
     """A fresh page; the test fails at its end if the page logged an error or asked for anything off localhost."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
+    return contexts().new_page()
+
+
+@contextmanager
+def watched(browser: "Browser") -> Iterator[Contexts]:
+    """Makes contexts whose pages, at the end of the block, must have logged no error and asked for nothing off localhost."""
+    opened: list[BrowserContext] = []
     complaints: list[str] = []
 
     def check_request(url: str) -> None:
@@ -116,10 +101,22 @@ def page(browser: "Browser") -> "Iterator[Page]":
         if address.scheme not in ("data", "blob", "about") and address.hostname not in LOCAL_HOSTS:
             complaints.append(f"request off localhost: {url}")
 
-    page.on("request", lambda request: check_request(request.url))
-    page.on("websocket", lambda websocket: check_request(websocket.url))
-    page.on("pageerror", lambda error: complaints.append(f"uncaught error: {error}"))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    yield page
-    context.close()
+    def new_context(**options: Any) -> "BrowserContext":
+        context = browser.new_context(**({"viewport": WINDOW} | options))
+        context.set_default_timeout(MILLISECONDS_TO_WAIT)
+        context.on("request", lambda request: check_request(request.url))
+        context.on("page", lambda page: page.on("websocket", lambda websocket: check_request(websocket.url)))
+        context.on("weberror", lambda error: complaints.append(f"uncaught error: {error.error}"))
+        context.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        opened.append(context)
+        return context
+
+    try:
+        yield new_context
+        for context in opened:  # what a page said until now arrives before its answer
+            for page in context.pages:
+                page.evaluate("0")
+    finally:
+        for context in opened:
+            context.close()
     assert not complaints, "\n".join(complaints)

@@ -1,5 +1,6 @@
 """Looking at a page as its user does."""
 
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
@@ -19,7 +20,8 @@ def open_page(page: "Page", url: str, query: str = "") -> None:
     page.goto(f"{url}app{query}")
     page.locator(".qt.player .picture canvas[data-map]").first.wait_for()
     page.wait_for_function("document.readyState === 'complete'")
-    page.wait_for_timeout(700)  # until the connection stands: what is clicked before is sent then
+    # Buttons are drawn before they are listened to: a click in between would be lost.
+    page.wait_for_function("Bokeh.documents.length > 0 && Bokeh.documents.every((document) => document.is_idle)")
 
 
 def picture(page: "Page", channel: str, run: int = 0) -> NDArray[np.uint8]:
@@ -42,15 +44,16 @@ def hidden(page: "Page", shape: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def wait_for(page: "Page", expression: str) -> None:
-    page.wait_for_function(expression, timeout=20_000)
+    page.wait_for_function(expression)
 
 
-def wait_until(page: "Page", condition, what: str = "the page to get there", seconds: float = 20) -> None:  # type: ignore[no-untyped-def]
+def wait_until(page: "Page", condition, what: str = "the page to get there", seconds: float = 120) -> None:  # type: ignore[no-untyped-def]
     """Ask again and again, letting the browser go on in between."""
-    for _ in range(int(seconds * 20)):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         if condition():
             return
-        page.wait_for_timeout(50)
+        page.wait_for_timeout(20)
     raise AssertionError(f"waited {seconds} s for {what}")
 
 
@@ -62,6 +65,13 @@ def wait_for_result(page: "Page", before: int) -> None:
         lambda: int(player.get_attribute("data-seq") or 0) > before and player.get_attribute("data-done") == "true",
         f"a result after stroke {before}",
     )
+
+
+def wait_for_another(page: "Page", channel: str, before: NDArray[np.uint8]) -> None:
+    """Until a complete run with another picture is shown: its first layers come before its last."""
+    player = page.locator(".qt.player")
+    wait_until(page, lambda: (picture(page, channel) != before).any(), "another picture")
+    wait_until(page, lambda: player.get_attribute("data-done") == "true", "all of it")
 
 
 def centre(page: "Page", shape: tuple[int, int], row: int, column: int) -> tuple[float, float]:

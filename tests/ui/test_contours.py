@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image, ImageDraw
 
+from app.pages.contours import galleries
 from app.state import decode_bytes
 
-from .helpers import GRID, drag, hidden, open_page, picture, state, tool, wait_for_result, wait_until
+from .helpers import GRID, drag, hidden, open_page, picture, state, tool, wait_for_another, wait_for_result, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -60,7 +61,7 @@ def test_undo_brings_the_digit_back(page: "Page", app_url: str) -> None:
     page.get_by_text("The truth of a drawing is not known.").first.wait_for()
     page.keyboard.press("Control+z")
     wait_until(page, lambda: state(page).image == digit, "the digit")
-    assert not page.get_by_text("The truth of a drawing is not known.").is_visible()
+    wait_until(page, lambda: page.get_by_text("The truth of a drawing is not known.").count() == 0, "the truth")
     page.get_by_label("image 6", exact=True).click()
     wait_until(page, lambda: state(page).image == "glyph-5")
     page.get_by_role("button", name="new noise").click()
@@ -103,19 +104,21 @@ def test_presets_and_noise(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: state(page).noise == "0-8-1")
     page.get_by_label("strokes").fill("0")
     wait_until(page, lambda: state(page).noise == "0-0-1")
-    page.wait_for_timeout(300)
-    clean = np.array(painted.evaluate(canvas)).reshape(GRID)
-    assert (clean == 0).sum() > 30  # a whole contour
+    (glyphs,) = (each for each in galleries() if each.key == "glyph")
+    contour = glyphs.labels[2].numpy() == 0
+    assert contour.sum() > 30
+    wait_until(page, lambda: ((np.array(painted.evaluate(canvas)).reshape(GRID) == 0) == contour).all(), "a whole contour")
 
 
 def test_gallery_slider_pixel_and_address(page: "Page", app_url: str) -> None:
     open_page(page, app_url, PAGE)
+    before = picture(page, "contour")
     page.get_by_label("image 9", exact=True).click()
     wait_until(page, lambda: state(page).image == "glyph-8")
+    wait_for_another(page, "contour", before)
     page.get_by_label("layer", exact=True).fill("4")
     page.locator(".qt.player .picture").first.click(position={"x": 20, "y": 20})
     wait_until(page, lambda: state(page).layer == "4" and state(page).pixel != "")
-    page.wait_for_timeout(500)
     seen = [picture(page, channel) for channel in ("contour", "entropy", "clone")]
     address = page.url
     page.goto("about:blank")

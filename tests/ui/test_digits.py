@@ -22,7 +22,6 @@ ADULT = "?page=digits&model=rbm/adult"
 def open_record(page: "Page", url: str, query: str = ADULT) -> None:
     page.goto(f"{url}app{query}" if query.startswith("?") else query)
     page.locator(".qt.record .line").first.wait_for()
-    page.wait_for_timeout(700)  # until the connection stands
 
 
 def roles(page: "Page") -> np.ndarray:
@@ -45,7 +44,7 @@ def test_digits_open_with_a_result(page: "Page", app_url: str) -> None:
     assert picture(page, "mean").shape == (*DIGIT, 3)
     assert page.locator(".qt.player").get_attribute("data-layer") == "10"
     assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == "32"
-    for title in ("Probability of 1", "Entropy", "Difference to the truth", "Residual", "Bits per hidden pixel"):
+    for title in ("Probability of 1", "Entropy", "Difference from the truth", "Residual", "Bits per hidden pixel"):
         assert page.get_by_text(title).first.is_visible()
 
 
@@ -117,7 +116,6 @@ def test_a_record_comes_back_as_it_was_left(page: "Page", app_url: str) -> None:
     page.locator(".results").wait_for()
     page.get_by_role("tab", name="Digits & tables").click()
     page.locator(".qt.record .line").first.wait_for()
-    page.wait_for_timeout(700)
     assert [role(page, variable) for variable in range(4)] == found
     page.locator(".qt.record [data-variable='2']").click()
     wait_for_result(page, 2)

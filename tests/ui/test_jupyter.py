@@ -2,9 +2,7 @@
 
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +11,10 @@ from urllib.parse import urlparse
 import numpy as np
 import pytest
 
-from .conftest import LOCAL_HOSTS, ROOT, _wait_for, free_port
-from .helpers import picture
+from tests.app.server import ROOT, running
+
+from .conftest import LOCAL_HOSTS
+from .helpers import picture, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -31,21 +31,14 @@ def lab_url(tmp_path: Path) -> Iterator[str]:
     settings = tmp_path / "settings" / "@jupyterlab" / "notebook-extension"
     settings.mkdir(parents=True)
     (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')  # draw cells that are out of sight, too
-    port = free_port()
     quiet = ("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", *quiet]
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0", *quiet]
     command += ["--IdentityProvider.token=", "--LabApp.extension_manager=readonly", f"--ServerApp.root_dir={tmp_path / 'work'}"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
     environment |= {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
     environment |= {"OMP_NUM_THREADS": "1", "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"), "IPYTHONDIR": str(tmp_path)}
-    with tempfile.TemporaryFile() as log:
-        server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            _wait_for(f"http://localhost:{port}/lab", server, log)
-            yield f"http://localhost:{port}/lab/tree/{NOTEBOOK.name}"
-        finally:
-            server.terminate()
-            server.wait(timeout=20)
+    with running(command, tmp_path, environment, tmp_path / "log", r"(http://localhost:\d+/)lab") as server:
+        yield f"{server.url}lab/tree/{NOTEBOOK.name}"
 
 
 def test_run_all_and_paint(browser: "Browser", lab_url: str) -> None:
@@ -55,7 +48,7 @@ def test_run_all_and_paint(browser: "Browser", lab_url: str) -> None:
     page.on("request", lambda request: asked.add(urlparse(request.url).hostname or LOCAL_HOSTS[0]))
     page.goto(lab_url)
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
-    page.get_by_text("| Idle").wait_for(timeout=60_000)  # the kernel is there
+    page.get_by_text("| Idle").wait_for(timeout=MILLISECONDS_TO_RUN_ALL)  # the kernel is there
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     player = page.locator(".qt.player .picture canvas[data-map=mean]").first
@@ -72,12 +65,7 @@ def test_run_all_and_paint(browser: "Browser", lab_url: str) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"], steps=8)
     page.mouse.up()
-    for _ in range(200):
-        if not np.array_equal(picture(page, "mean"), before):
-            break
-        page.wait_for_timeout(100)
-    else:
-        pytest.fail("the picture did not change after a stroke")
+    wait_until(page, lambda: not np.array_equal(picture(page, "mean"), before), "the picture to change after a stroke")
     assert asked <= set(LOCAL_HOSTS), asked
     assert page.locator(".jp-OutputArea-output[data-mime-type*=error]").count() == 0
     context.close()

@@ -23,7 +23,6 @@ def open_lab(page: "Page", url: str, query: str = "?page=lab") -> "Locator":
     page.goto(f"{url}app{query}" if query.startswith("?") else query)
     lab = page.locator(".qt.lab")
     lab.wait_for()
-    page.wait_for_timeout(700)  # until the connection stands
     return lab
 
 

@@ -1,15 +1,11 @@
 """Eight users at once."""
 
-from typing import TYPE_CHECKING
-
+from .conftest import Contexts
 from .helpers import FACE, drag, hidden, open_page, picture, wait_for_result
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
-
-def test_eight_sessions_do_not_disturb_each_other(browser: "Browser", app_url: str) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+def test_eight_sessions_do_not_disturb_each_other(contexts: Contexts, app_url: str) -> None:
+    context = contexts()
     pages = [context.new_page() for _ in range(8)]
     for number, page in enumerate(pages):
         open_page(page, app_url, f"?image=dream-{number}")
@@ -22,4 +18,3 @@ def test_eight_sessions_do_not_disturb_each_other(browser: "Browser", app_url: s
         assert rows == [3 * number + 1, 3 * number + 2, 3 * number + 3]
         changed = (picture(page, "mean") != before[number]).any(-1)
         assert not (changed & ~hidden(page, FACE)).any()
-    context.close()

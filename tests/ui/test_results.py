@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qtcore.paper import TABLE_1
+from qtcore.paper.printed import TABLE_1
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

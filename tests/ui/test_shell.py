@@ -1,14 +1,16 @@
 """The window around the pages."""
 
+import asyncio
 import itertools
 import re
-import subprocess
-import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
+from app.shell import TITLES
 from app.tour import CARDS
+from tests.app.server import Server, get, provoke, served
 
 from . import conftest
 from .helpers import FACE, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
@@ -23,24 +25,45 @@ def test_root_leads_to_faces(page: "Page", app_url: str) -> None:
     assert page.title() == "qtcore"
 
 
-@pytest.mark.parametrize("query", ["", "?page=contours", "?page=digits", "?page=lab", "?page=results"])
-def test_every_page_opens(page: "Page", app_url: str, query: str) -> None:
-    page.goto(f"{app_url}app{query}")
-    page.get_by_role("tab", selected=True).wait_for()
-    page.wait_for_timeout(300)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("faces", ".qt.player canvas[data-map=mean]"),
+        ("contours", ".qt.player canvas[data-map=contour]"),
+        ("digits", ".qt.player canvas[data-map=mean]"),
+        ("lab", ".qt.lab svg.transfer"),
+        ("results", ".results table.figures"),
+    ],
+)
+def test_every_page_opens(page: "Page", app_url: str, name: str, content: str) -> None:
+    page.goto(f"{app_url}app?page={name}")
+    page.locator(content).first.wait_for()
+    assert page.get_by_role("tab", selected=True).text_content() == TITLES[name]
 
 
 def test_the_page_fixture_notices_trouble(browser: "Browser", app_url: str) -> None:
-    """A console error and a foreign request must both be caught, or the other tests prove little."""
-    guarded = conftest.page.__wrapped__(browser)  # type: ignore[attr-defined]
-    page = next(guarded)
+    """A console error, an uncaught one and a foreign request must all be caught, or the other tests prove little."""
+    watch = conftest.watched(browser)
+    page = watch.__enter__()().new_page()
     page.goto(app_url)
     page.evaluate("console.error('oh no')")
+    page.evaluate("setTimeout(() => { throw new Error('nobody catches me') })")
     page.evaluate("fetch('http://foreign.invalid/x').catch(() => 0)")
     with pytest.raises(AssertionError) as caught:
-        next(guarded)
-    assert "oh no" in str(caught.value)
-    assert "request off localhost: http://foreign.invalid/x" in str(caught.value)
+        watch.__exit__(None, None, None)
+    for trouble in ("oh no", "nobody catches me", "request off localhost: http://foreign.invalid/x"):
+        assert trouble in str(caught.value)
+
+
+def test_an_error_of_the_server_belongs_to_the_test_that_caused_it(app_server: Server) -> None:
+    watch = conftest.without_complaints(app_server)
+    watch.__enter__()
+    with ThreadPoolExecutor(1) as thread:  # the browser's loop is running in ours
+        thread.submit(asyncio.run, provoke(app_server.url)).result()
+    with pytest.raises(AssertionError, match="a message could not be handled"):
+        watch.__exit__(None, None, None)
+    with conftest.without_complaints(app_server):  # the next one has nothing to do with it
+        get(app_server.url)
 
 
 def test_tabs_change_the_address_and_keep_each_page(page: "Page", app_url: str) -> None:
@@ -93,7 +116,6 @@ def test_a_tab_that_was_left_comes_back_as_it_was(page: "Page", app_url: str) ->
     page.get_by_role("tab", name="Faces").click()
     stage.wait_for()
     wait_until(page, lambda: stage.get_attribute("data-hidden") == "14", "what was painted before")
-    page.wait_for_timeout(700)
     number, before = seq(page), picture(page, "mean")
     set_size(page, 1)
     drag(page, FACE, (12, 3), (12, 9))
@@ -134,23 +156,13 @@ def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, width: int, 
 
 
 def test_one_user_too_many_is_told_so(page: "Page") -> None:
-    port = conftest.free_port()
-    with tempfile.TemporaryFile() as log:
-        server = conftest.serve(port, log, {"QTCORE_SESSIONS": "1"})
-        try:
-            url = f"http://localhost:{port}/"
-            conftest._wait_for(f"{url}favicon.ico", server, log)
-            open_page(page, url)
-            second = page.context.new_page()
-            second.goto(f"{url}app")
-            second.get_by_text("All places are taken").wait_for()
-            second.close()
-        finally:
-            server.terminate()
-            try:
-                server.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                server.kill()
+    with served(settings={"QTCORE_SESSIONS": "1"}) as server, conftest.without_complaints(server):
+        open_page(page, server.url)
+        second = page.context.new_page()
+        second.goto(f"{server.url}app")
+        second.get_by_text("All places are taken").wait_for()
+        second.close()
+        page.goto("about:blank")
 
 
 def test_share_copies_the_address(page: "Page", app_url: str) -> None:

@@ -1,0 +1,9 @@
+"""Inference engines, all behind one protocol. They work on graphs and log-potentials and know no model class."""
+
+from qtcore.inference import exact
+from qtcore.inference.bp import BP
+from qtcore.inference.engine import Engine, Layer
+from qtcore.inference.exact import Exact
+from qtcore.inference.gibbs import Gibbs
+
+__all__ = ["BP", "Engine", "Exact", "Gibbs", "Layer", "exact"]

@@ -1,0 +1,96 @@
+"""Message passing: what all kinds of graphs have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from qtcore.errors import NotFiniteError
+from qtcore.inference.engine import Layer
+from qtcore.support.tensors import has_values
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How messages are passed: the options of `BP`, with the model's own where these are None."""
+
+    T: Tensor | None
+    """The unit of all potentials and messages; None for a model without a temperature."""
+    sums: bool
+    """Sum-product, or max-product (T = 0)."""
+    damping: float
+    schedule: str
+    torch_compile: bool
+    owner: str
+    """The model's name, for error messages."""
+
+
+class Passing(ABC):
+    """Message passing for one query: initial messages, their update by a layer, and the marginals they imply.
+
+    Messages are any immutable value; the object itself never changes.
+    """
+
+    schedules: ClassVar[tuple[str, ...]] = ("flooding",)
+    """The first is the default."""
+
+    @abstractmethod
+    def __init__(self, potentials: Any, evidence: Any, choices: Choices) -> None: ...
+
+    @abstractmethod
+    def initial(self) -> Any:
+        """The messages before the first layer."""
+
+    @abstractmethod
+    def update(self, messages: Any) -> tuple[Any, dict[str, Tensor]]:
+        """The messages after one more layer, and its diagnostics: at least its residual [B]."""
+
+    @abstractmethod
+    def answers(self, messages: Any) -> tuple[Distribution, Distribution]:
+        """Marginals of the visible and of the hidden variables."""
+
+    @abstractmethod
+    def shown(self, messages: Any) -> dict[str, Tensor]:
+        """All messages by name, in the model's own units."""
+
+    @abstractmethod
+    def before(self) -> dict[str, Tensor]:
+        """The diagnostics before the first layer: a residual of 0 [B]."""
+
+    @staticmethod
+    @abstractmethod
+    def kept_bytes(potentials: Any, shape: tuple[int, ...], n_layers: int) -> int:
+        """Approximate number of bytes that one sample keeps for the backward pass through N layers."""
+
+    def send(self, messages: Any) -> Any:
+        """The messages after one more layer alone: what `after` needs of `update`."""
+        return self.update(messages)[0]
+
+    def after(self, n_layers: int) -> Distribution:
+        """Marginals of the visible variables after N layers, with no unnecessary work."""
+        messages = self.initial()
+        for _ in range(n_layers):
+            messages = self.send(messages)
+        return self.answers(messages)[0]
+
+    def trace(self, n_layers: int) -> Iterator[Layer] | None:
+        """All layers for display, by a fast path; None if there is none."""
+        return None
+
+
+def check_finite(owner: str, name: str, layer: int, *tensors: Tensor) -> None:
+    """Raise a NotFiniteError that names the tensor and the layer, if a number is not finite."""
+    for tensor in tensors:
+        if has_values(tensor) and not bool(tensor.isfinite().all()):
+            raise NotFiniteError(
+                f"{owner}: {name} is not finite in layer {layer}; the parameters are too extreme for this data type."
+            )
+
+
+def damp(new: Tensor, old: Tensor, damping: float) -> Tensor:
+    """(1−d)·new + d·old; 0 means no damping."""
+    return torch.lerp(new, old, damping) if damping else new

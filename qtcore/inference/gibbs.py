@@ -1,0 +1,202 @@
+"""Clamped Gibbs sampling, the slow way to marginals, for models that were not trained with belief propagation.
+
+One chain per sample of the query, all in one batch. A sweep draws the hidden units given the visible variables and then
+the visible variables (and h2 of a DBM) given the hidden units. Marginals are averages of the conditionals p(v_i | h), which
+have a lower variance than the samples (Rao-Blackwell); soft evidence enters these conditionals, and clamped variables keep
+their values. A model's temperature plays no part: its distribution does not depend on it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Categorical, Distribution, MixtureSameFamily, Normal
+from torch.nn.functional import pad
+
+from qtcore.errors import InputError
+from qtcore.evidence import BinaryEvidence, GaussianEvidence
+from qtcore.inference.engine import Answerable, Engine
+from qtcore.potentials import BinaryPotentials, GaussianPotentials
+from qtcore.query import Query
+from qtcore.support.progress import progress
+
+
+class Kept(NamedTuple):
+    """Statistics of the sweeps kept so far: their number, and what the chain accumulates."""
+
+    sweeps: int
+    tensors: tuple[Tensor, ...]
+
+
+class BinaryChain:
+    """RBM and DBM: one side of the bipartite graph given the other."""
+
+    def __init__(self, potentials: BinaryPotentials, evidence: BinaryEvidence, generator: torch.Generator) -> None:
+        self.potentials, self.generator = potentials, generator
+        W, c_v, c_h = (tensor.detach() for tensor in (potentials.W, potentials.c_v, potentials.c_h))
+        extra = W.shape[1] - evidence.soft.shape[1]
+        soft, self.hard = (pad(tensor, (0, extra)) for tensor in evidence)
+        self.W = 2 * W
+        self.bias_h = c_h - W.sum(1)
+        self.bias_v = c_v - W.sum(0) + soft
+        self.start = self._draw(self._clamp(torch.sigmoid(self.bias_v)))
+
+    def _draw(self, p: Tensor) -> Tensor:
+        return (torch.rand(p.shape, generator=self.generator, dtype=p.dtype, device=p.device) < p).to(p.dtype)
+
+    def _clamp(self, p: Tensor) -> Tensor:
+        """Probabilities with the clamped variables at their values."""
+        return torch.where(self.hard != 0, (self.hard + 1) / 2, p)
+
+    def given_visible(self, state: Tensor) -> Tensor:
+        """p(h = 1 | v)"""
+        return torch.sigmoid(state @ self.W.T + self.bias_h)
+
+    def given_hidden(self, hidden: Tensor) -> Tensor:
+        """p(v = 1 | h)"""
+        return self._clamp(torch.sigmoid(hidden @ self.W + self.bias_v))
+
+    def sweep(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The next state of the visible side, and the conditionals p(v = 1 | h) and p(h = 1 | v) it was drawn from."""
+        p_hidden = self.given_visible(state)
+        conditional = self.given_hidden(self._draw(p_hidden))
+        return self._draw(conditional), conditional, p_hidden
+
+    def keep(self, kept: "Kept | None", visible: Tensor, hidden: Tensor) -> "Kept":
+        """Accumulate the sum of the conditionals."""
+        both = torch.cat([visible, hidden], 1)
+        return Kept(1, (both,)) if kept is None else Kept(kept.sweeps + 1, (kept.tensors[0] + both,))
+
+    def answers(self, kept: "Kept") -> tuple[Distribution, Distribution]:
+        """Marginals are the averaged conditionals."""
+        visible, hidden = self.potentials.split(kept.tensors[0] / kept.sweeps)
+        return Bernoulli(probs=visible, validate_args=False), Bernoulli(probs=hidden, validate_args=False)
+
+
+class GaussianChain:
+    """Gaussian RBM: v | h is normal with the precision of the unary, h | v is Bernoulli."""
+
+    def __init__(self, potentials: GaussianPotentials, evidence: GaussianEvidence, generator: torch.Generator) -> None:
+        self.generator = generator
+        self.W, self.c = potentials.W.detach(), potentials.c.detach()
+        self.linear, self.precision, self.clamped = (tensor.detach() for tensor in evidence)
+        self.deviation = self.precision.rsqrt()
+        self.start = self._draw(self.linear / self.precision)
+
+    def _draw(self, mean: Tensor) -> Tensor:
+        noise = torch.randn(mean.shape, generator=self.generator, dtype=mean.dtype, device=mean.device)
+        return torch.where(self.clamped, self.linear / self.precision, mean + self.deviation * noise)
+
+    def given_visible(self, state: Tensor) -> Tensor:
+        """p(h = 1 | v)"""
+        return torch.sigmoid(state @ self.W.T + self.c)
+
+    def given_hidden(self, hidden: Tensor) -> Tensor:
+        """The mean of v given h."""
+        mean = (self.linear + hidden @ self.W) / self.precision
+        return torch.where(self.clamped, self.linear / self.precision, mean)
+
+    def sweep(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The next state of the pixels, and the conditionals: their means given h, and p(h = 1 | v)."""
+        p = self.given_visible(state)
+        hidden = (torch.rand(p.shape, generator=self.generator, dtype=p.dtype, device=p.device) < p).to(p.dtype)
+        mean = self.given_hidden(hidden)
+        return self._draw(mean), mean, p
+
+    def keep(self, kept: "Kept | None", visible: Tensor, hidden: Tensor) -> "Kept":
+        """Accumulate the sum of the hidden units' conditionals and the list of all pixel means."""
+        if kept is None:
+            return Kept(1, (hidden, visible))
+        total, *means = kept.tensors
+        return Kept(kept.sweeps + 1, (total + hidden, *means, visible))
+
+    def answers(self, kept: "Kept") -> tuple[Distribution, Distribution]:
+        """A pixel's marginal is the mixture of its conditionals: the density is averaged, not its moments."""
+        total, *means = kept.tensors
+        stacked = torch.stack(means, -1)
+        weights = Categorical(logits=torch.zeros_like(stacked), validate_args=False)
+        normals = Normal(stacked, self.deviation[..., None].expand_as(stacked), validate_args=False)
+        mixture = MixtureSameFamily(weights, normals, validate_args=False)
+        return mixture, Bernoulli(probs=total / kept.sweeps, validate_args=False)
+
+
+CHAINS = {BinaryPotentials: BinaryChain, GaussianPotentials: GaussianChain}
+
+
+class State(NamedTuple):
+    """The current values of the chains, the number of sweeps, and the conditionals kept so far."""
+
+    chain: "BinaryChain | GaussianChain"
+    values: Tensor
+    sweeps: int
+    kept: Kept | None
+
+
+@dataclass(frozen=True)
+class Gibbs(Engine):
+    """Clamped Gibbs sampling: `sweeps` in all; after the first `burn`, every `every`-th is kept (defaults: the paper's).
+
+    Example:
+        >>> import torch, qtcore
+        >>> model = qtcore.RBM.from_textbook(torch.zeros(2, 3), torch.zeros(3), torch.zeros(2))
+        >>> query = qtcore.Query(torch.ones(1, 3), torch.tensor([[True, False, False]]))
+        >>> model(query, engine=qtcore.Gibbs(sweeps=100)).probs
+        tensor([[1.0000, 0.5000, 0.5000]])
+    """
+
+    name = "gibbs"
+    sweeps: int = 5000
+    burn: int = 20
+    every: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.burn < 0 or self.every < 1 or self.sweeps < 0:
+            raise InputError(f"Gibbs sampling needs sweeps ≥ 0, burn ≥ 0 and every ≥ 1, not {self}.")
+
+    def init(self, model: Answerable, query: Query) -> State:
+        potentials = model.graph()
+        kind = CHAINS.get(type(potentials))
+        if kind is None:
+            raise InputError(f"Gibbs sampling is available for RBM, DBM and GaussianRBM, not for {type(model).__name__}.")
+        generator = torch.Generator(query.device).manual_seed(self.seed)
+        with torch.no_grad():
+            chain = kind(potentials, model.evidence(query), generator)
+        return State(chain, chain.start, 0, None)
+
+    @torch.no_grad()
+    def step(self, state: State) -> tuple[State, dict[str, Tensor]]:
+        values, visible, hidden = state.chain.sweep(state.values)
+        kept = state.kept
+        if state.sweeps >= self.burn and (state.sweeps - self.burn) % self.every == 0:
+            kept = state.chain.keep(kept, visible, hidden)
+        return State(state.chain, values, state.sweeps + 1, kept), {}
+
+    def _answers(self, state: State) -> tuple[Distribution, Distribution]:
+        kept = state.kept
+        if kept is None:  # nothing kept yet: the conditionals of the current state, without drawing
+            hidden = state.chain.given_visible(state.values)
+            kept = state.chain.keep(None, state.chain.given_hidden(hidden), hidden)
+        return state.chain.answers(kept)
+
+    def marginals(self, state: State) -> Distribution:
+        return self._answers(state)[0]
+
+    def hidden(self, state: State) -> Distribution:
+        return self._answers(state)[1]
+
+    def steps(self, model: Answerable) -> int:
+        return self.sweeps
+
+    def at(self, n: int | None) -> "Gibbs":
+        return self if n is None else replace(self, sweeps=n)
+
+    def run(self, model: Answerable, query: Query) -> Distribution:
+        if self.sweeps <= self.burn:
+            raise InputError(f"Gibbs sampling needs more sweeps than burn, not {self.sweeps} and {self.burn}.")
+        model.check(query)
+        state = self.init(model, query)
+        for _ in progress(range(self.sweeps), "Gibbs"):
+            state, _ = self.step(state)
+        return self.marginals(state)

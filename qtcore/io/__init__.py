@@ -1,0 +1,1 @@
+"""Reading and writing users' files: tables and images."""

@@ -1,0 +1,21 @@
+"""Native kernels: N layers of belief propagation as one operator of torch, in C, for models on the CPU.
+
+A kernel never changes an answer. Whoever wants one asks `usable(*tensors)` first and has plain torch to fall back on;
+`backend()` says which of the two runs and why, `use("torch")` and QTCORE_BACKEND choose.
+"""
+
+from qtcore.kernels.backend import Backend, backend, usable, use
+from qtcore.kernels.ops import LARGEST_WEIGHT, binary_layers, gaussian_layers, gaussian_trace, grid_layers, rounds
+
+__all__ = [
+    "LARGEST_WEIGHT",
+    "Backend",
+    "backend",
+    "binary_layers",
+    "gaussian_layers",
+    "gaussian_trace",
+    "grid_layers",
+    "rounds",
+    "usable",
+    "use",
+]

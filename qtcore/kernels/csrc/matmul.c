@@ -1,0 +1,126 @@
+/* The matrix product, written for the compiler to keep its sums in registers: TILE rows by up to 9 vectors at a time.
+   Products of rounded factors sum in float and are twice as fast, where the processor has them. */
+
+#include "matmul.h"
+#if CAN_ROUND
+#include <immintrin.h>
+#endif
+
+#define TILE 3
+#define UNROLL _Pragma("GCC unroll 9")
+
+/* For NV vectors: whole tiles, then the rows that are left. */
+#define MULTIPLY(NV)                                                                                                   \
+    static void multiply_##NV(integer rows, integer depth, const real *A, integer row, integer column, const real *B,  \
+                              real *C, integer ld, int add) {                                                          \
+        integer i = 0;                                                                                                 \
+        for (; i + TILE <= rows; i += TILE) {                                                                          \
+            vec sum[TILE][NV];                                                                                         \
+            for (int r = 0; r < TILE; r++)                                                                             \
+                for (int v = 0; v < NV; v++) sum[r][v] = add ? *(vec *)(C + (i + r) * ld + v * LANES) : (vec){0};      \
+            const real *a = A + i * row;                                                                               \
+            for (integer k = 0; k < depth; k++) {                                                                      \
+                const vec *b = (const vec *)(B + k * ld);                                                              \
+                _Pragma("GCC unroll 3") for (int r = 0; r < TILE; r++) {                                               \
+                    vec x = a[r * row + k * column] - (vec){0};                                                        \
+                    UNROLL for (int v = 0; v < NV; v++) sum[r][v] += x * b[v];                                         \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (int r = 0; r < TILE; r++)                                                                             \
+                for (int v = 0; v < NV; v++) *(vec *)(C + (i + r) * ld + v * LANES) = sum[r][v];                       \
+        }                                                                                                              \
+        for (; i < rows; i++) {                                                                                        \
+            vec sum[NV];                                                                                               \
+            for (int v = 0; v < NV; v++) sum[v] = add ? *(vec *)(C + i * ld + v * LANES) : (vec){0};                   \
+            for (integer k = 0; k < depth; k++) {                                                                      \
+                vec x = A[i * row + k * column] - (vec){0};                                                            \
+                for (int v = 0; v < NV; v++) sum[v] += x * *(const vec *)(B + k * ld + v * LANES);                     \
+            }                                                                                                          \
+            for (int v = 0; v < NV; v++) *(vec *)(C + i * ld + v * LANES) = sum[v];                                    \
+        }                                                                                                              \
+    }
+MULTIPLY(1) MULTIPLY(2) MULTIPLY(3) MULTIPLY(4) MULTIPLY(5) MULTIPLY(6) MULTIPLY(7) MULTIPLY(8) MULTIPLY(9)
+
+typedef void product(integer, integer, const real *, integer, integer, const real *, real *, integer, int);
+
+void multiply(integer rows, integer depth, const real *A, integer row, integer column, const real *B, real *C,
+              integer ld, int add) {
+    static product *const by_width[] = {NULL,       multiply_1, multiply_2, multiply_3, multiply_4,
+                                        multiply_5, multiply_6, multiply_7, multiply_8, multiply_9};
+    for (integer done = 0; done < ld / LANES; done += 9) {
+        integer width = ld / LANES - done < 9 ? ld / LANES - done : 9;
+        by_width[width](rows, depth, A, row, column, B + done * LANES, C + done * LANES, ld, add);
+    }
+}
+
+#if CAN_ROUND
+/* An array of sums for each row: gcc would keep a single one in memory. The last rows may be done twice. */
+#define MULTIPLY_PAIRS(NV)                                                                                             \
+    static void multiply_pairs_##NV(integer rows, integer depth, const pair *A, integer row, integer column,           \
+                                    const pair *B, float *C, integer ld, int add) {                                    \
+        for (integer i = 0; i < rows; i += 3) {                                                                        \
+            const integer j = i + 1 < rows ? i + 1 : i, k = i + 2 < rows ? i + 2 : i;                                  \
+            __m256 sum[NV], sum_j[NV], sum_k[NV];                                                                      \
+            UNROLL for (int v = 0; v < NV; v++) {                                                                      \
+                sum[v] = add ? _mm256_loadu_ps(C + i * ld + v * 8) : _mm256_setzero_ps();                              \
+                sum_j[v] = add ? _mm256_loadu_ps(C + j * ld + v * 8) : _mm256_setzero_ps();                            \
+                sum_k[v] = add ? _mm256_loadu_ps(C + k * ld + v * 8) : _mm256_setzero_ps();                            \
+            }                                                                                                          \
+            for (integer n = 0; n < depth; n++) {                                                                      \
+                const __m256bh a = (__m256bh)_mm256_set1_epi32((int)A[i * row + n * column]);                          \
+                const __m256bh a_j = (__m256bh)_mm256_set1_epi32((int)A[j * row + n * column]);                        \
+                const __m256bh a_k = (__m256bh)_mm256_set1_epi32((int)A[k * row + n * column]);                        \
+                UNROLL for (int v = 0; v < NV; v++) {                                                                  \
+                    const __m256bh b = (__m256bh)_mm256_loadu_si256((const __m256i *)(B + n * ld + v * 8));            \
+                    sum[v] = _mm256_dpbf16_ps(sum[v], a, b);                                                           \
+                    sum_j[v] = _mm256_dpbf16_ps(sum_j[v], a_j, b);                                                     \
+                    sum_k[v] = _mm256_dpbf16_ps(sum_k[v], a_k, b);                                                     \
+                }                                                                                                      \
+            }                                                                                                          \
+            UNROLL for (int v = 0; v < NV; v++) {                                                                      \
+                _mm256_storeu_ps(C + i * ld + v * 8, sum[v]);                                                          \
+                _mm256_storeu_ps(C + j * ld + v * 8, sum_j[v]);                                                        \
+                _mm256_storeu_ps(C + k * ld + v * 8, sum_k[v]);                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+MULTIPLY_PAIRS(1) MULTIPLY_PAIRS(2) MULTIPLY_PAIRS(3) MULTIPLY_PAIRS(4) MULTIPLY_PAIRS(5)
+MULTIPLY_PAIRS(6) MULTIPLY_PAIRS(7) MULTIPLY_PAIRS(8) MULTIPLY_PAIRS(9)
+
+typedef void product_of_pairs(integer, integer, const pair *, integer, integer, const pair *, float *, integer, int);
+
+void multiply_pairs(integer rows, integer depth, const pair *A, integer row, integer column, const pair *B, real *C,
+                    integer ld, int add) {
+    static product_of_pairs *const by_width[] = {
+        NULL, multiply_pairs_1, multiply_pairs_2, multiply_pairs_3, multiply_pairs_4,
+        multiply_pairs_5, multiply_pairs_6, multiply_pairs_7, multiply_pairs_8, multiply_pairs_9};
+    for (integer done = 0; done < ld / 8; done += 9) {
+        integer width = ld / 8 - done < 9 ? ld / 8 - done : 9;
+        by_width[width](rows, depth, A, row, column, B + done * 8, C + done * 8, ld, add);
+    }
+}
+#else
+void multiply_pairs(integer rows, integer depth, const pair *A, integer row, integer column, const pair *B, real *C,
+                    integer ld, int add) {
+    (void)rows, (void)depth, (void)A, (void)row, (void)column, (void)B, (void)C, (void)ld, (void)add;
+}
+#endif
+
+/* The upper half of a float, rounded to even. */
+static inline unsigned rounded(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+void round_along(integer n, const real *row, pair *out) {
+    SIMD for (integer k = 0; k < n / 2; k++) out[k] = rounded((float)row[2 * k]) | rounded((float)row[2 * k + 1]) << 16;
+}
+
+void round_across(integer rows, integer n, const real *table, pair *out) {
+    for (integer k = 0; k < rows; k += 2, out += n) {
+        const real *one = table + k * n, *two = one + n;
+        SIMD for (integer i = 0; i < n; i++) out[i] = rounded((float)one[i]);
+        if (k + 1 < rows) SIMD for (integer i = 0; i < n; i++) out[i] |= rounded((float)two[i]) << 16;
+    }
+}

@@ -1,0 +1,224 @@
+"""Layers of the grid MRF (csrc/grid.c)."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qtcore.errors import InputError
+from qtcore.kernels import buffers, build, reference
+from qtcore.kernels.build import GridTask
+from qtcore.kernels.ops.shared import (
+    call,
+    check_depth,
+    check_reals,
+    needs_gradient,
+    nothing,
+    rows,
+    second_derivative,
+    vectors,
+    zeros,
+)
+from qtcore.kernels.threads import parts_of
+
+VECTOR_BYTES = 32
+"""Rows of states are padded to whole vectors of this size, as in csrc/matmul.h."""
+
+SMALLEST_FACTOR = 1e-27
+"""The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
+
+
+def grid_layers(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int) -> Tensor:
+    """Log-beliefs of the labels [B, height, width, 3] after N ≥ 1 layers at T = 1, without damping; not normalised.
+
+    Args:
+        table: exp(log-potential) by direction [8, S, S] with a largest entry of about 1 and none below `SMALLEST_FACTOR`.
+        evidence: of the three labels [B, height, width, 3], above 0, the largest of each pixel about 1.
+        own: what of it enters the beliefs (1 where none shall), above 0.
+        clones: how many states each of the three labels has; their sum is S.
+
+    Where torch may round the factors of matrix products (set_float32_matmul_precision("medium")) and the processor can,
+    they are rounded to bfloat16.
+    """
+    keep = needs_gradient(table, evidence, own)
+    return forward(table, evidence, own, list(clones), n_layers, rounds(table.dtype), keep)[0]
+
+
+def rounds(dtype: torch.dtype) -> bool:
+    """Whether matrix products of this type take bfloat16: when torch is told to and the processor can."""
+    return dtype == torch.float32 and _rounds_singles()
+
+
+@torch.compiler.assume_constant_result  # torch.compile cannot look at this setting
+def _rounds_singles() -> bool:
+    return torch.get_float32_matmul_precision() == "medium" and build.library(torch.float32).can_round
+
+
+def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int) -> None:
+    check_depth(n_layers)
+    if len(clones) != 3 or min(clones) < 1:
+        raise InputError(f"clones must be three whole numbers ≥ 1, not {list(clones)}.")
+    if evidence.dim() != 4:
+        raise InputError(f"evidence must have the shape [B, height, width, 3], not {list(evidence.shape)}.")
+    states, shape = sum(clones), (*evidence.shape[:3], 3)
+    check_reals("table", table=(table, (8, states, states)), evidence=(evidence, shape), own=(own, shape))
+
+
+def _check_values(table: Tensor, evidence: Tensor, own: Tensor) -> float:
+    """Refuse what the linear space of messages cannot hold; returns the smallest entry of the table."""
+    low, high = (float(x) for x in table.aminmax())
+    if not 0 < SMALLEST_FACTOR * high <= low <= high < float("inf"):
+        raise InputError(
+            f"the table's entries must lie within a factor of {SMALLEST_FACTOR:g}, not between {low:g} and {high:g}."
+        )
+    for name, tensor in (("evidence", evidence), ("own", own)):
+        if tensor.numel() and not float(tensor.amin()) > 0:
+            raise InputError(f"{name} must be above 0 everywhere.")
+    return low
+
+
+def _task(
+    states: int, padded: int, evidence: Tensor, clones: Sequence[int], n_layers: int, slots: int, keep: bool, rounded: bool
+) -> GridTask:
+    _, height, width, _ = evidence.shape
+    task = GridTask(height, width, states, padded, n_layers, *clones)
+    task.slots, task.keep, task.rounded = slots, int(keep), int(rounded)
+    return task
+
+
+def _lanes(dtype: torch.dtype) -> int:
+    return VECTOR_BYTES // dtype.itemsize
+
+
+def _kept_shapes(places: int, slots: int, evidence: Tensor, padded: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Messages, and by how much they were scaled."""
+    _, height, width, _ = evidence.shape
+    scales = (places, slots, 8, height * width)
+    return (*scales, padded), scales
+
+
+def _small(least: float) -> float:
+    """What vanishes beside a product of this size is under 1e-38/small; no potential may bring it back above 1e-8."""
+    return min(1.0, max(1e-25, 1e-30 / least))
+
+
+@torch.library.custom_op("qtcore::grid_layers", mutates_args=(), device_types="cpu")
+def forward(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, rounded: bool, keep: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(table, evidence, own, clones, n_layers)
+    least = _check_values(table, evidence, own)
+    potential, parts = rows(table, _lanes(table.dtype)), parts_of(len(evidence))
+    padded = potential.shape[2]
+    places, slots = (len(evidence), n_layers + 1) if keep else (len(parts), 2)
+    shapes = _kept_shapes(places, slots, evidence, padded)
+    messages, scale = buffers.lend(shapes[0], table.dtype), zeros(shapes[1], table.dtype)
+    labels = torch.empty_like(evidence, memory_format=torch.contiguous_format)
+    task = _task(table.shape[1], padded, evidence, clones, n_layers, slots, keep, rounded)
+    task.small = _small(least)
+    call(
+        "grid_forward",
+        task,
+        table.dtype,
+        parts,
+        potential=potential,
+        evidence=evidence.contiguous(),
+        belief_evidence=own.contiguous(),
+        labels=labels,
+        messages=messages,
+        scale=scale,
+    )
+    return (labels, messages, scale) if keep else (labels, nothing(table), nothing(table))
+
+
+@forward.register_fake
+def _(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, rounded: bool, keep: bool
+) -> tuple[Tensor, ...]:
+    _check(table, evidence, own, clones, n_layers)
+    padded = vectors(table.shape[2], _lanes(table.dtype))
+    shapes = _kept_shapes(evidence.shape[0], n_layers + 1, evidence, padded) if keep else ((0,), (0,))
+    labels = torch.empty_like(evidence, memory_format=torch.contiguous_format)
+    return labels, *(table.new_empty(shape) for shape in shapes)
+
+
+@torch.library.custom_op("qtcore::grid_layers_backward", mutates_args=(), device_types="cpu")
+def backward(
+    table: Tensor,
+    evidence: Tensor,
+    own: Tensor,
+    clones: Sequence[int],
+    n_layers: int,
+    rounded: bool,
+    messages: Tensor,
+    scale: Tensor,
+    d_labels: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(table, evidence, own, clones, n_layers)
+    least = _check_values(table, evidence, own)
+    transposed, parts = rows(table.transpose(1, 2), _lanes(table.dtype)), parts_of(len(evidence))
+    padded = transposed.shape[2]
+    shapes = _kept_shapes(len(evidence), n_layers + 1, evidence, padded)
+    kept = {"messages": (messages, shapes[0]), "scale": (scale, shapes[1])}
+    check_reals("table", table=(table, table.shape), d_labels=(d_labels, evidence.shape), **kept)
+    d_evidence = torch.zeros_like(evidence, memory_format=torch.contiguous_format)
+    d_table = zeros((len(parts), *transposed.shape), table.dtype)
+    task = _task(table.shape[1], padded, evidence, clones, n_layers, n_layers + 1, True, rounded)
+    task.small = _small(least)
+    call(
+        "grid_backward",
+        task,
+        table.dtype,
+        parts,
+        transposed=transposed,
+        evidence=evidence.contiguous(),
+        messages=messages.contiguous(),
+        scale=scale.contiguous(),
+        d_labels=d_labels.contiguous(),
+        d_evidence=d_evidence,
+        d_potential=d_table,
+    )
+    of_table = d_table[..., : table.shape[2]].sum(0)
+    return of_table, d_evidence.div_(evidence), (d_labels / own).contiguous()  # the kernel's is that of log-evidence
+
+
+@backward.register_fake
+def _(table: Tensor, evidence: Tensor, own: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (table, evidence, own))
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.clones, ctx.n_layers, ctx.rounded, _ = inputs
+    ctx.save_for_backward(*tensors, *output[1:])
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _first(ctx: Any, d_labels: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if d_labels is None:
+        return (None,) * 7
+    *tensors, messages, scale = ctx.saved_tensors
+    settings = ctx.clones, ctx.n_layers, ctx.rounded
+    if messages.dim() == 1:  # not kept
+        _, messages, scale = forward(*(tensor.detach() for tensor in tensors), *settings, True)
+    return *backward(*tensors, *settings, messages, scale, d_labels), *(None,) * 4
+
+
+forward.register_autograd(_first, setup_context=_remember)
+
+
+def _remember_first(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.clones, ctx.n_layers, _, _, _, d_labels = inputs
+    ctx.save_for_backward(*tensors, d_labels)
+
+
+def _second(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
+    *inputs, d_labels = ctx.saved_tensors
+    layers = functools.partial(reference.grid_layers, clones=ctx.clones, n_layers=ctx.n_layers)
+    *d_inputs, d_cotangent = second_derivative(layers, inputs, (d_labels,), given)
+    return *d_inputs, *(None,) * 5, d_cotangent
+
+
+backward.register_autograd(_second, setup_context=_remember_first)

@@ -1,0 +1,87 @@
+"""Every operator once more in plain torch: the same function of the same tensors, slow and differentiable any number of times.
+
+Second derivatives go through here (the kernels' own backward passes give first derivatives only), and the tests hold the
+kernels equal to it. Entries beyond a sample's `count` stay as they came.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (1, 1), (1, -1), (-1, 1))
+"""Rows down and columns right to the neighbour from which message d comes; the reverse of direction d is d ^ 1."""
+
+
+def _weights(W: Tensor, index: Tensor, count: Tensor) -> Tensor:
+    """The weights of the free variables [B, J, H], 0 for padding (such a variable says nothing)."""
+    used = torch.arange(index.shape[1], device=index.device) < count[:, None]
+    return W[torch.where(used, index, 0)] * used[..., None]
+
+
+def binary_layers(
+    W: Tensor, bias: Tensor, hidden_bias: Tensor, start: Tensor, index: Tensor, count: Tensor, n_layers: int
+) -> Tensor:
+    """Messages [B, J, H] as logits, in each layer of the direction that the end depends on."""
+    weights = _weights(W, index, count)
+    message = torch.zeros_like(weights)
+    belief = bias if n_layers % 2 == 0 else start.expand_as(hidden_bias)
+    for left in range(n_layers, 0, -1):  # an odd number of layers to go: to the visible variables
+        cavity = belief.unsqueeze(1 if left % 2 else 2) - message
+        message = torch.logaddexp(torch.zeros_like(cavity), cavity + weights) - torch.logaddexp(cavity, weights)
+        belief = bias + message.sum(2) if left % 2 else hidden_bias + message.sum(1)
+    return belief
+
+
+def gaussian_layers(
+    W: Tensor,
+    hidden_bias: Tensor,
+    linear: Tensor,
+    precision: Tensor,
+    index: Tensor,
+    count: Tensor,
+    n_layers: int,
+    min_precision: float,
+) -> tuple[Tensor, Tensor]:
+    """Linear and precision parts of the beliefs; messages [B, J, H] to the pixels start at (0, 1)."""
+    w = _weights(W, index, count)
+    to_linear, to_precision = torch.zeros_like(w), torch.ones_like(w)
+    total_linear, total_precision = linear, precision + W.shape[1]
+    for _ in range(n_layers):
+        l = total_linear[..., None] - to_linear
+        r = (total_precision[..., None] - to_precision).clamp_min(min_precision)
+        logit = hidden_bias + (w * (l + w / 2) / r).sum(1)
+        p, q = torch.sigmoid(logit)[:, None, :], torch.sigmoid(-logit)[:, None, :]
+        k = p * q * w**2
+        to_linear, to_precision = p * w * (r - q * w * l) / (r + k), -k * r / (r + k)
+        total_linear, total_precision = linear + to_linear.sum(2), precision + to_precision.sum(2)
+    return total_linear, total_precision
+
+
+def grid_layers(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int) -> Tensor:
+    """Log-messages [B, height, width, S] from each of the 8 directions, scaled to an average of 1."""
+    states = table.shape[1]
+    label = torch.tensor([l for l, number in enumerate(clones) for _ in range(number)], device=table.device)
+    given = evidence.log()[..., label]
+    messages = [torch.zeros_like(given) for _ in DIRECTIONS]
+    for _ in range(n_layers):
+        total = given + sum(messages)
+        sent = []
+        for d in range(len(DIRECTIONS)):
+            cavity = total - messages[d ^ 1]
+            top = cavity.amax(-1, keepdim=True).detach()
+            product = (cavity - top).exp() @ table[d]
+            sent.append(_arrive((product * (states / product.sum(-1, keepdim=True))).log(), d))
+        messages = sent
+    belief = sum(messages, torch.zeros_like(given))
+    labels = [part.logsumexp(-1) for part in belief.split(list(clones), -1)]
+    return torch.stack(labels, -1) + own.log()
+
+
+def _arrive(sent: Tensor, d: int) -> Tensor:
+    """Move what every pixel sends to the pixel where it arrives from direction d; nothing comes from outside the grid."""
+    down, right = DIRECTIONS[d]
+    height, width = sent.shape[1:3]
+    inner = sent[:, max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)]
+    padding = (0, 0, max(-right, 0), max(right, 0), max(-down, 0), max(down, 0))
+    return torch.nn.functional.pad(inner, padding)

@@ -1,0 +1,121 @@
+"""Saved models: the shipped ones by name, any other by its path."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from qtcore.errors import ModelFileError, UnknownNameError, nearest
+from qtcore.models.base import FORMAT, FORMAT_VERSION, STATISTICS, Model
+from qtcore.models.provenance import Provenance
+
+
+def checkpoint_folder() -> Path:
+    """The folder of the shipped models: in the installed package, or next to it in a clone."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "assets" / "checkpoints"
+    return inside if inside.is_dir() else package.parent / "assets" / "checkpoints"
+
+
+def available() -> list[str]:
+    """Names of the shipped models, such as "grbm/frey".
+
+    Example:
+        >>> import qtcore
+        >>> "grbm/frey" in qtcore.available()
+        True
+    """
+    folder = checkpoint_folder()
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.safetensors"))
+
+
+def load(name_or_path: "str | os.PathLike[str]", device: "torch.device | str" = "cpu") -> Model:
+    """A saved model, by the name of a shipped one ("grbm/frey") or by its path.
+
+    Example:
+        >>> import tempfile, torch, qtcore
+        >>> model = qtcore.RBM(6, 3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/mine.safetensors")
+        ...     again = qtcore.load(f"{folder}/mine.safetensors")
+        >>> torch.equal(model.W, again.W)
+        True
+    """
+    names = available()
+    if str(name_or_path) in names:
+        path = checkpoint_folder() / f"{name_or_path}.safetensors"
+    else:
+        path = Path(name_or_path)
+        if not path.exists() and path.suffix != ".safetensors":
+            raise UnknownNameError(
+                f"there is no model and no file named {str(name_or_path)!r}; {nearest(str(name_or_path), names)}"
+            )
+    try:
+        return _read(path, device)
+    except ModelFileError:
+        raise
+    except FileNotFoundError as error:
+        raise ModelFileError(f"{path} does not exist.") from error
+    except (SafetensorError, OSError) as error:  # a folder, an unreadable file, a truncated file
+        raise ModelFileError(f"{path} is not a whole safetensors file ({error}).") from error
+
+
+def _read(path: Path, device: "torch.device | str") -> Model:
+    with safe_open(path, framework="pt", device=str(device)) as file:
+        try:
+            about = json.loads((file.metadata() or {})[FORMAT])
+            version, name = about["version"], about["model"]
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ModelFileError(f"{path} is a safetensors file, but not one that qtcore wrote.") from error
+        if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+            raise ModelFileError(
+                f"{path} has format version {version}, but this qtcore reads {FORMAT_VERSION} at most; upgrade it."
+            )
+        kind = Model.registry.get(name) if isinstance(name, str) else None
+        if kind is None:
+            raise ModelFileError(f"{path} holds a model of the unknown kind {name!r}.")
+        try:
+            config, record = dict(about["config"]), dict(about["notes"])
+            image_shape = _image_shape(record.pop("image_shape", None))
+            provenance = Provenance.from_dict(record)
+            with torch.device("meta"):  # shapes only, so that a small file cannot cause a huge allocation
+                expected = {key: tuple(tensor.shape) for key, tensor in kind(**config).state_dict().items()}
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, for sizes that overflow
+            raise ModelFileError(f"{path} has a configuration that {kind.__name__} does not understand ({error}).") from error
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    statistics = {name.removeprefix(STATISTICS): tensors.pop(name) for name in list(tensors) if name.startswith(STATISTICS)}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if expected != shapes:
+        wrong = sorted(name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name))
+        name = wrong[0]
+        raise ModelFileError(
+            f"{path} does not fit its own configuration: {name} is {shapes.get(name)}, not {expected.get(name)}."
+        )
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+            raise ModelFileError(f"{path} holds numbers in {name} that are not finite.")
+        if tensor.dtype != tensors[next(iter(expected))].dtype:
+            raise ModelFileError(f"{path} holds numbers of different types; {name} is {tensor.dtype}.")
+    with torch.random.fork_rng(devices=[]), torch.device(device):  # the random initial weights are overwritten below
+        model = kind(**config)
+    learned = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    model.load_state_dict(tensors, assign=True)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(learned[name])
+    model.statistics = statistics
+    model.provenance = provenance
+    model.image_shape = image_shape or model.image_shape
+    return model
+
+
+def _image_shape(stored: Any) -> tuple[int, int] | None:
+    """Height and width as stored in a file."""
+    if stored is None or stored == []:
+        return None
+    height, width = stored
+    if not all(isinstance(side, int) and side > 0 for side in (height, width)):
+        raise ValueError(f"its image shape is {stored!r}")
+    return height, width

@@ -1,0 +1,242 @@
+"""How fast the models are: what `python -m qtcore.bench` measures, and its tables."""
+
+import multiprocessing
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+import qtcore
+from qtcore import kernels
+from qtcore.models.base import Model
+from qtcore.models.grbm import GaussianRBM
+from qtcore.models.grid import GridMRF
+from qtcore.models.rbm import RBM
+from qtcore.paper import naive
+from qtcore.query import Query, fixed, uniform
+
+CASES = {
+    "RBM 123×50, batch 500, N=10": "rbm",
+    "Gaussian RBM 560×200, 20 images, N=50": "grbm",
+    "grid 30×30×66, 20 images, N=15": "grid",
+}
+WORK = {"step": 3, "inference": 1}
+"""What is timed, and how many times the forward pass's useful work it is."""
+NAIVE_STEP_BYTES = {"rbm": 6e6, "grbm": 0.75e9, "grid": 1.9e9}  # what the naive twin keeps of a sample for its gradient, about
+
+
+def case(kind: str, images: int | None = None) -> tuple[Any, Query]:
+    """A model with random weights of a usual size, and a query."""
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    if kind == "rbm":
+        rbm = RBM(123, 50)
+        torch.nn.init.normal_(rbm.W, std=0.5)
+        return rbm, uniform()((torch.rand(images or 500, 123, generator=generator) < 0.3).float(), generator)
+    if kind == "grbm":
+        return GaussianRBM(560, 200), uniform()(torch.randn(images or 20, 560, generator=generator), generator)
+    noisy = (torch.rand(images or 20, 30, 30, generator=generator) < 0.12).float()
+    truth = torch.randint(3, noisy.shape, generator=generator)
+    return GridMRF(), fixed()(noisy, generator, truth)
+
+
+def step(loss: Callable[[], torch.Tensor], model: Model) -> None:
+    """Loss and gradient, as in training."""
+    model.zero_grad(set_to_none=True)
+    loss().backward()
+
+
+def inference(loss: Callable[[], torch.Tensor]) -> None:
+    with torch.no_grad():
+        loss()
+
+
+def seconds(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(kind: str, what: str, repeats: int) -> dict[str, float]:
+    """Seconds of a step or of an inference, fast and naive, measured in turn; the fast one several times as often."""
+    model, query = case(kind)
+    part = query
+    if what == "step":  # the naive step of all may not fit the memory
+        part = query[: max(1, min(len(query), int(0.6 * _memory_bytes() / NAIVE_STEP_BYTES[kind])))]
+    run = (lambda loss: step(loss, model)) if what == "step" else inference
+    large, out = torch.rand(2, MULTIPLY, MULTIPLY)
+    fast: dict[str, Callable[[], None]] = {
+        "fast": lambda: run(lambda: model.loss(query)),
+        "product": lambda: multiply(large, out),
+    }
+    for work in fast.values():
+        work()  # buffers and kernels are made once
+    times: dict[str, list[float]] = {name: [] for name in (*fast, "naive")}
+    for _ in range(repeats):
+        for name, work in fast.items():
+            times[name] += [seconds(work) for _ in range(5)]
+        times["naive"].append(seconds(lambda: run(lambda: naive.loss(model, part))) * len(query) / len(part))
+    found = {name: median(values) for name, values in times.items()}
+    with torch.no_grad():
+        difference = abs(float(model.loss(part)) - float(naive.loss(model, part)))
+    return found | {"difference": difference, "images": len(query), "naive_images": len(part)}
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+MULTIPLY = 1024
+"""Rows and columns of the matrices that show how fast this machine multiplies."""
+PRODUCTS = 4
+
+
+def multiply(large: torch.Tensor, out: torch.Tensor) -> None:
+    for _ in range(PRODUCTS):
+        torch.mm(large, large, out=out)
+
+
+def _peak(kind: str, naively: bool, images: int) -> int:
+    """By how much a training step raises the largest resident memory of this process, in bytes."""
+    model, query = case(kind, images)
+    small = query[:1] if kind != "rbm" else query[:2]
+    tiny = GridMRF(3, 3) if kind == "grid" else None
+    if tiny is not None:
+        small = Query(torch.zeros(1, 3, 3), torch.ones(1, 3, 3), truth=torch.zeros(1, 3, 3, dtype=torch.long))
+    warm: Any = tiny or model
+    loss = naive.loss if naively else (lambda model, query: model.loss(query))
+    step(lambda: loss(warm, small), warm)  # libraries, threads
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    step(lambda: loss(model, query), model)
+    return _resident("VmHWM") - before
+
+
+def _resident(which: str) -> int:
+    """Bytes of resident memory of this process, now (VmRSS) or at most (VmHWM)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(which))
+    return int(line.split()[1]) * 1024
+
+
+def alone(work: Callable[..., Any], *given: Any) -> Any:
+    """The work's result from a process of its own, where no memory is left over from other work."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(work, *given).result()
+
+
+def growth(quick: bool) -> list[dict[str, float]]:
+    """How long one grid inference takes by size and number of layers: the cost grows linearly with both."""
+    model = GridMRF()
+    sides, layers = ((15, 30, 60), (5, 15)) if quick else ((15, 30, 60, 120), (5, 15, 30, 60))
+    rows = []
+    for side in sides:
+        image = (torch.rand(2, side, side) < 0.12).float()
+        query = Query(image, torch.ones_like(image))
+        for count in layers:
+            work = lambda count=count, query=query: inference(lambda: model(query, count))  # noqa: E731
+            work()
+            taken = median(seconds(work) for _ in range(3)) / 2
+            rows.append(
+                {"side": side, "layers": count, "ms": 1e3 * taken, "ns_per_edge_layer": 1e9 * taken / count / _edges(side)}
+            )
+    return rows
+
+
+def _edges(side: int) -> int:
+    """Directed edges of the 8-connected grid."""
+    return 4 * side * (side - 1) + 4 * (side - 1) ** 2
+
+
+def one_query() -> dict[str, dict[str, float]]:
+    """Milliseconds for one face and one contour image, with and without native kernels."""
+    found = {}
+    for name, kind in (("one face, 50 layers", "grbm"), ("one contour image, 15 layers", "grid")):
+        model, query = case(kind, 1)
+        times = {}
+        for backend in ("torch", "auto"):
+            with kernels.use(backend):
+                work = lambda model=model, query=query: inference(lambda: model(query))  # noqa: E731
+                work()
+                times["plain torch" if backend == "torch" else "native kernels"] = 1e3 * median(seconds(work) for _ in range(9))
+        found[name] = times
+    return found
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """All the numbers."""
+    repeats = 2 if quick else 5
+    result: dict[str, Any] = {
+        "machine": {
+            "processor": _processor(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "backend": str(kernels.backend()),
+        },
+        "versions": {"qtcore": qtcore.__version__},
+        "load_before": os.getloadavg()[0],
+    }
+    tasks = tqdm([*product(CASES.items(), WORK)], disable=not sys.stderr.isatty(), desc="steps and inference")
+    result["cases"] = {f"{title}: {what}": alone(compare, kind, what, repeats) for (title, kind), what in tasks}
+    result["grid_share"] = {}
+    for (title, kind), (what, passes) in product(CASES.items(), WORK.items()):
+        if kind == "grid":
+            found = result["cases"][f"{title}: {what}"]
+            rate = PRODUCTS * 2 * MULTIPLY**3 / found["product"]
+            useful = passes * 2 * 66**2 * 6844 * 15 * found["images"]
+            result["grid_share"][what] = {"torch": rate, "share": useful / found["fast"] / rate}
+    if sys.platform == "linux":
+        images = {"rbm": 500, "grbm": 8, "grid": 2}
+        result["memory"] = {
+            f"{kind}, {count} samples": {way: alone(_peak, kind, way == "naive", count) for way in ("fast", "naive")}
+            for kind, count in images.items()
+        }
+    result["one_query"] = one_query()
+    result["growth"] = growth(quick)
+    return result
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def tables(result: dict[str, Any]) -> str:
+    """The numbers as Markdown."""
+    lines = ["| | naive | fast | ratio | difference in loss |", "|---|---|---|---|---|"]
+    for title, found in result["cases"].items():
+        times = f"{1e3 * found['naive']:.0f} ms | {1e3 * found['fast']:.1f} ms | {found['naive'] / found['fast']:.0f}×"
+        part = f" (naive: {found['naive_images']} images)" if found["naive_images"] < found["images"] else ""
+        lines.append(f"| {title}{part} | {times} | {found['difference']:.1e} |")
+    lines += ["", "Milliseconds for the batch; where the naive step does not fit the memory, a part of the batch is timed."]
+    for what, found in result["grid_share"].items():
+        rate = f"{found['torch'] / 1e9:.0f} GFLOP/s, torch's matrix product beside it"
+        lines += [f"The grid's useful work, {what}: {100 * found['share']:.0f} % of {rate}."]
+    lines += ["", "| peak memory of a training step | naive | fast | ratio |", "|---|---|---|---|"]
+    for title, found in result.get("memory", {}).items():
+        ratio = found["naive"] / max(found["fast"], 1)
+        lines.append(f"| {title} | {found['naive'] / 2**20:.0f} MiB | {found['fast'] / 2**20:.0f} MiB | {ratio:.1f}× |")
+    lines += ["", "| one query | plain torch | native kernels |", "|---|---|---|"]
+    lines += [
+        f"| {name} | {found['plain torch']:.0f} ms | {found['native kernels']:.1f} ms |"
+        for name, found in result["one_query"].items()
+    ]
+    lines += ["", "| grid inference, one image | layers | ms | ns per directed edge and layer |", "|---|---|---|---|"]
+    lines += [
+        f"| {r['side']}×{r['side']} | {r['layers']} | {r['ms']:.1f} | {r['ns_per_edge_layer']:.0f} |" for r in result["growth"]
+    ]
+    machine = result["machine"]
+    about = f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}"
+    lines += ["", f"{about}; load {result['load_before']:.1f} before."]
+    return "\n".join(lines)

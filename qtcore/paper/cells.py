@@ -1,0 +1,260 @@
+"""The cells of the paper's tables: what is trained, how it is scored, and the record of each."""
+
+import dataclasses
+import json
+import platform
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import qtcore
+from qtcore import data
+from qtcore.baselines import per_image_gaussian, random_guess_iou
+from qtcore.data import Dataset
+from qtcore.data.border import OUT
+from qtcore.errors import ModelFileError, UnknownNameError, nearest
+from qtcore.inference import Gibbs
+from qtcore.learn import advil, pcd
+from qtcore.learn.query_training import generator
+from qtcore.metrics import BITS, Score
+from qtcore.models.base import Model
+from qtcore.models.dbm import DBM
+from qtcore.models.files import load
+from qtcore.models.grbm import GaussianRBM
+from qtcore.models.rbm import RBM
+from qtcore.paper.experiments import EXPERIMENTS, HIDDEN_UNITS, named, recipe
+from qtcore.paper.printed import DATASETS
+from qtcore.paper.scoring import evaluate, evaluate_grid
+from qtcore.query import parse
+
+QUICK = 50
+"""Divisor of the number of steps in a quick run."""
+DRAWS = 20
+"""Draws of the queries on the Frey faces: a single draw of patches is noisy."""
+
+ADVIL_RATES = {"dbm/mushrooms": 1e-3}  # at the others' rate it only learns the variables' frequencies
+ADVIL_SIZES = {"ocr_letters": (15, 50), "nips": (50, 100), "web": (25, 50), "frey": (50, None)}  # z and middle; (15, 25) else
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trained model and all its figures: a method, a model, a dataset and a seed."""
+
+    table: str
+    """table1, frey or grid."""
+    method: str
+    """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random."""
+    model: str
+    dataset: str
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of the checkpoint: rbm/adult, rbm-pcd/adult, grbm-advil/frey, rbm/adult-seed1 …"""
+        kind = self.model if self.method == "qt" else f"{self.model}-{self.method}"
+        return f"{kind}/{self.dataset}" + (f"-seed{self.seed}" if self.seed else "")
+
+    @property
+    def key(self) -> str:
+        """Name of the record's file."""
+        return f"{self.table}-{self.method}-{self.model}-{self.dataset}-{self.seed}"
+
+    @property
+    def trained(self) -> bool:
+        return self.method in ("qt", "pcd", "advil")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much to spend on a cell."""
+
+    quick: bool = False
+    """A small fraction of the paper's training, as a test run."""
+
+
+def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds: int) -> list[Cell]:
+    """The cells of a table, restricted to some methods and datasets (all if none are named)."""
+    selected: list[Cell] = []
+    for seed in range(seeds):
+        if table in ("table1", "all"):
+            kinds = (("qt", "rbm"), ("qt", "dbm"), ("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
+            selected += [Cell("table1", method, model, dataset, seed) for method, model in kinds for dataset in DATASETS]
+        if table in ("frey", "all"):
+            selected += [Cell("frey", method, "grbm", "frey", seed) for method in ("qt", "advil")]
+        if table in ("grid", "all"):
+            selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in ("border", "border-authors")]
+    if table in ("frey", "all"):
+        selected += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
+    if table in ("grid", "all"):
+        selected += [Cell("grid", "random", "none", "border")]
+    for what, names in (("method", methods), ("dataset", datasets)):
+        known = {getattr(cell, what) for cell in selected}
+        for name in names:
+            if name not in known:
+                raise UnknownNameError(f"there is no {what} named {name!r} in {table}; {nearest(name, sorted(known))}")
+    return [cell for cell in selected if (not methods or cell.method in methods) and (not datasets or cell.dataset in datasets)]
+
+
+# ---------------------------------------------------------------------- training
+
+
+def train(cell: Cell, budget: Budget, folder: Path | None = None) -> Model:
+    """Train the model of a cell."""
+    start = time.monotonic()
+    experiment = EXPERIMENTS.get(f"{cell.model}/{cell.dataset}")
+    dataset = data.load(experiment.dataset if experiment else cell.dataset)
+    trainer = {"qt": _train_qt, "pcd": _train_pcd, "advil": _train_advil}[cell.method]
+    model = trainer(cell, dataset, budget, folder)
+    about = model.provenance
+    about.dataset, about.source, about.method, about.seed = dataset.name, dataset.source, cell.method, cell.seed
+    about.minutes, about.quick = round((time.monotonic() - start) / 60, 2), budget.quick
+    return model
+
+
+def _train_qt(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None) -> Model:
+    experiment = recipe(f"{cell.model}/{cell.dataset}").seeded(cell.seed)
+    if budget.quick:
+        experiment = experiment.shortened(len(dataset.train), QUICK)
+    return experiment.run(dataset, folder, resume=folder is not None)
+
+
+def _train_pcd(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None) -> Model:
+    hidden = HIDDEN_UNITS.get(cell.dataset, 50)
+    rates, iterations = ((0.1,), 40) if budget.quick else (pcd.RATES, 1000)
+    rate, result = pcd.select(dataset.train, dataset.valid, hidden, rates, iterations=iterations, seed=cell.seed)
+    result.model.provenance.settings = {"rate": rate, "rates": list(rates), "iterations": iterations}
+    result.model.provenance.history = [list(point) for point in result.history]
+    return result.model
+
+
+def _train_advil(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None) -> Model:
+    hidden, visible = HIDDEN_UNITS.get(cell.dataset, 50), dataset.train.shape[1]
+    model: Model
+    if cell.model == "dbm":
+        model = DBM(visible, hidden, hidden)
+    elif cell.model == "grbm":
+        model = GaussianRBM(visible, named("grbm/frey").hidden)
+        model.statistics = {name: torch.as_tensor(value) for name, value in dataset.statistics.items()}
+        model.image_shape = dataset.image_shape
+    else:
+        model = RBM(visible, hidden)
+    n_z, n_middle = ADVIL_SIZES.get(cell.dataset, (15, 25))
+    full = advil.GAUSSIAN_BUDGET if cell.model == "grbm" else advil.BUDGET
+    full = replace(full, rate=ADVIL_RATES.get(f"{cell.model}/{cell.dataset}", full.rate))
+    spent = advil.Budget(steps=40, decoder_steps=2, every=20) if budget.quick else full
+    result = advil.train(model, dataset.train, dataset.valid, n_z, n_middle, spent, cell.seed)
+    result.model.provenance.settings = dataclasses.asdict(spent)
+    result.model.provenance.history = [list(point) for point in result.history]
+    return result.model
+
+
+# ---------------------------------------------------------------------- scoring
+
+
+def score_cell(cell: Cell, model: Model | None, with_gibbs: bool, gibbs_rows: int) -> dict[str, Any]:
+    """The record of a cell: its figures on the test set with fresh queries, and how they were obtained."""
+    start = time.monotonic()
+    experiment = EXPERIMENTS.get(f"{cell.model}/{cell.dataset}")
+    dataset = data.load(experiment.dataset if experiment else cell.dataset)
+    if cell.table == "table1":
+        assert model is not None
+        scores = {"bp": _bits(evaluate(model, dataset, "test", "uniform", 1000 + cell.seed))}
+        if with_gibbs and cell.method != "qt":
+            scores["gibbs"] = _gibbs(model, dataset, "uniform", gibbs_rows, cell.seed)
+    elif cell.table == "frey":
+        scores = _score_frey(cell, model, dataset, with_gibbs, gibbs_rows)
+    else:
+        scores = _score_grid(model, dataset)
+    record = dataclasses.asdict(cell) | {"scores": scores, "source": dataset.source, "note": dataset.note}
+    record["minutes_scoring"] = round((time.monotonic() - start) / 60, 3)
+    record["versions"] = {"qtcore": qtcore.__version__, "torch": torch.__version__, "python": platform.python_version()}
+    if model is not None:
+        record["checkpoint"] = cell.name
+        record["training"] = model.provenance.as_dict()
+        if model.image_shape is not None:
+            record["training"]["image_shape"] = list(model.image_shape)
+    return record
+
+
+def _bits(score: Score) -> dict[str, float]:
+    return _plain(score.times(BITS))
+
+
+def _plain(score: Score) -> dict[str, float]:
+    return {"mean": score.mean, "error": score.error, "samples": score.count}
+
+
+def _gibbs(model: Model, dataset: Dataset, queries: str, rows: int, seed: int) -> dict[str, float]:
+    engine = Gibbs(seed=2000 + seed)
+    return _bits(evaluate(model, dataset, "test", queries, 2000 + seed, rows=rows, engine=engine))
+
+
+def _score_frey(cell: Cell, model: Model | None, dataset: Dataset, with_gibbs: bool, gibbs_rows: int) -> dict[str, Any]:
+    scores = {}
+    for queries in ("uniform", "patches"):
+        if model is not None:
+            scores[queries] = _bits(evaluate(model, dataset, "test", queries, 1000 + cell.seed, DRAWS))
+            if with_gibbs and cell.method != "qt":
+                scores[f"{queries}-gibbs"] = _gibbs(model, dataset, queries, gibbs_rows, cell.seed)
+            continue
+        masks = parse(queries, dataset.image_shape)
+        draws = []
+        for draw in range(DRAWS):
+            target = ~masks.draw(dataset.test.shape, generator(1000, draw))
+            bits = (
+                per_image_gaussian(dataset.test, target)
+                if cell.method == "image-gaussian"
+                else _pixel_gaussian(dataset, target)
+            )
+            draws.append(Score.of(bits))
+        scores[queries] = _plain(Score.over(draws))
+    return scores
+
+
+def _pixel_gaussian(dataset: Dataset, target: Tensor) -> Tensor:
+    """NCE in bits of each image when every pixel has its own Gaussian, fitted on the training images."""
+    mean, deviation = dataset.train.mean(0), dataset.train.std(0)
+    losses = -torch.distributions.Normal(mean, deviation).log_prob(dataset.test) * BITS
+    return (losses * target).sum(1) / target.sum(1)
+
+
+def _score_grid(model: Model | None, dataset: Dataset) -> dict[str, Any]:
+    if model is None:
+        assert dataset.truth is not None
+        percent = 100 * random_guess_iou(dataset.truth["test"], OUT)
+        return {"iou": _plain(Score.of(percent)), "nce_bits": {"mean": 1.0, "error": 0.0, "samples": len(percent)}}
+    return {name: _plain(value) for name, value in vars(evaluate_grid(model, dataset, "test")).items()}
+
+
+# ---------------------------------------------------------------------- on disk
+
+
+def record_path(assets: Path, cell: Cell) -> Path:
+    return assets / "results" / f"{cell.key}.json"
+
+
+def checkpoint_path(assets: Path, cell: Cell) -> Path:
+    return assets / "checkpoints" / f"{cell.name}.safetensors"
+
+
+def read_record(assets: Path, cell: Cell) -> dict[str, Any] | None:
+    """The stored record, if there is one; raises ModelFileError if it is damaged."""
+    path = record_path(assets, cell)
+    if not path.exists():
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if dataclasses.asdict(cell).items() <= record.items() and "source" in record and isinstance(record["scores"], dict):
+            return dict(record)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ModelFileError(f"{path} is damaged; remove it, and its cell is scored anew.")
+
+
+def read_model(assets: Path, cell: Cell) -> Model | None:
+    path = checkpoint_path(assets, cell)
+    return load(path) if path.exists() else None

@@ -1,0 +1,321 @@
+"""The tables as Markdown and as plots: the paper's figures next to ours."""
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+from qtcore.data import SPECIFICATIONS
+from qtcore.models.provenance import Provenance
+from qtcore.paper.printed import DATASETS, FREY, GRID, TABLE_1, Printed
+from qtcore.support.files import write_atomically
+
+NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
+NAMES |= {"image-gaussian": "one Gaussian per image", "pixel-gaussian": "one Gaussian per pixel", "random": "random guess"}
+MARKERS = {"QT": "oC0", "PCD-BP": "sC1", "AdVIL-BP": "^C2", "uniform queries": "oC0", "5×5 patches": "sC1"}
+"""Shape and colour of a column in a plot."""
+MISSING = "not yet trained"
+NOT_SAMPLED = "not sampled"
+NOT_COMPARABLE = "not comparable"
+ERRORS = (
+    "± ours: standard error of the mean, over runs where there are several, else over draws of the "
+    "queries (Frey) or test samples. "
+    "± the paper's: standard deviation of the mean, from its supplement."
+)
+Record = dict[str, Any]
+
+
+class Compared(NamedTuple):
+    """One cell: our figure (mean, error, runs), the paper's, and a verdict."""
+
+    ours: tuple[float, float, int] | None
+    paper: Printed | None
+    verdict: str
+    """better, worse, same, not comparable, not yet trained, not sampled, or empty where there is nothing to compare with."""
+    digits: int
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.ours is None or self.paper is None else self.ours[0] - self.paper.mean
+
+    @property
+    def printed(self) -> str:
+        """The paper's figure, with its error if the supplement has one."""
+        if self.paper is None:
+            return "–"
+        text = f"{self.paper.mean:.{self.digits}f}"
+        return text if self.paper.error is None else f"{text} ± {self.spread(self.paper.error)}"
+
+    def spread(self, error: float) -> str:
+        """An error with one more decimal than its mean, or its first digit if it would round to 0."""
+        return f"{error:.{self.digits + 1}f}" if error >= 0.5 * 10 ** -(self.digits + 1) else f"{error:.1g}"
+
+    def __str__(self) -> str:
+        """As Markdown."""
+        printed = self.printed
+        if self.ours is None:
+            return f"{self.verdict} (paper {printed})"
+        text = f"**{self.ours[0]:.{self.digits}f}** ± {self.spread(self.ours[1])}"
+        text += f" ({self.ours[2]} runs)" if self.ours[2] > 1 else ""
+        if self.difference is None:
+            return text
+        if self.verdict in ("", NOT_COMPARABLE):
+            return f"{text}; paper {printed}" + (f", {self.verdict}" if self.verdict else "")
+        return f"{text}; paper {printed}, {self.difference:+.{self.digits}f} {self.verdict}"
+
+
+class Row(NamedTuple):
+    """A row of a table, and the records that its figures come from."""
+
+    title: str
+    cells: "list[Compared | str]"
+    records: list[Record]
+
+
+class Table(NamedTuple):
+    title: str
+    columns: list[str]
+    rows: list[Row]
+
+
+def mean_over_seeds(records: Iterable[Record], part: str) -> tuple[float, float, int] | None:
+    """Mean and standard error of a figure over runs (over samples for a single run), and the number of runs."""
+    scores = [record["scores"][part] for record in records if part in record["scores"]]
+    if not scores:
+        return None
+    means = [float(score["mean"]) for score in scores]
+    mean = sum(means) / len(means)
+    if len(means) == 1:
+        return mean, float(scores[0]["error"]), 1
+    variance = sum((value - mean) ** 2 for value in means) / (len(means) - 1)
+    return mean, math.sqrt(variance / len(means)), len(means)
+
+
+def _chosen(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
+    """Records of a row and its inference method: a row is named after training and inference."""
+    training, _, inference = method.partition("-") if method.startswith(("pcd", "advil")) else (method, "", "")
+    wanted = {"table": table, "method": training} | which
+    return [record for record in records if wanted.items() <= record.items()], inference or "bp"
+
+
+def comparison(
+    ours: tuple[float, float, int] | None,
+    paper: Printed | None,
+    comparable: bool = True,
+    digits: int = 3,
+    more_is_better: bool = False,
+    trained: bool = False,
+) -> Compared:
+    """Our figure next to the paper's; `trained` means that a model exists and only its sampling is missing."""
+    if ours is None:
+        return Compared(ours, paper, NOT_SAMPLED if trained else MISSING, digits)
+    if paper is None or not comparable:
+        return Compared(ours, paper, "" if paper is None else NOT_COMPARABLE, digits)
+    difference = ours[0] - paper.mean
+    if abs(difference) < 0.5 * 10**-digits:
+        return Compared(ours, paper, "same", digits)
+    return Compared(ours, paper, "better" if (difference > 0) == more_is_better else "worse", digits)
+
+
+def table_1_tables(records: list[Record]) -> list[Table]:
+    """NCE in bits of RBM and DBM, one row per dataset and one column per method."""
+    tables = []
+    for model, methods in (
+        ("rbm", ("qt", "pcd-bp", "pcd-gibbs", "advil-bp", "advil-gibbs")),
+        ("dbm", ("qt", "advil-bp", "advil-gibbs")),
+    ):
+        rows = []
+        for dataset in DATASETS:
+            row = Row(SPECIFICATIONS[dataset].heading, [], [])
+            for method in methods:
+                chosen, part = _chosen(records, "table1", method, model=model, dataset=dataset)
+                comparable = all(record["source"] != "stand-in" for record in chosen)
+                ours, printed = mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset))
+                row.cells.append(comparison(ours, printed, comparable, trained=bool(chosen)))
+                row.records.extend(record for record in chosen if record not in row.records)
+            rows.append(row)
+        tables.append(Table(model.upper(), [NAMES[method] for method in methods], rows))
+    return tables
+
+
+def frey_tables(records: list[Record]) -> list[Table]:
+    """NCE in bits of the Gaussian RBM on the Frey faces."""
+    rows = []
+    for method in ("qt", "advil-bp", "advil-gibbs", "image-gaussian", "pixel-gaussian"):
+        chosen, inference = _chosen(records, "frey", method)
+        parts = {queries: f"{queries}-gibbs" if inference == "gibbs" else queries for queries in ("uniform", "patches")}
+        cells = [
+            comparison(mean_over_seeds(chosen, part), FREY.get((method, queries)), trained=bool(chosen))
+            for queries, part in parts.items()
+        ]
+        rows.append(Row(NAMES[method], [*cells], chosen))
+    return [Table("", ["uniform queries", "5×5 patches"], rows)]
+
+
+def grid_tables(records: list[Record]) -> list[Table]:
+    """IoU and NCE of the grid MRF, computed in both ways."""
+    counted = (
+        ("QT, own evidence in the belief", "border", "", False),
+        ("QT, own evidence in the belief, frame forced to OUT", "border", "_framed", False),
+        ("QT, counted as the authors do: no own evidence, frame forced to OUT", "border-authors", "_framed", True),
+        ("QT, no own evidence", "border-authors", "", False),
+    )
+    rows = []
+    for title, dataset, suffix, printed in counted:
+        chosen, _ = _chosen(records, "grid", "qt", dataset=dataset)
+        iou, nce = (mean_over_seeds(chosen, part + suffix) for part in ("iou", "nce"))
+        first = comparison(iou, GRID["qt", "iou"] if printed else None, digits=2, more_is_better=True)
+        second = comparison(nce, GRID["qt", "nce"] if printed else None, digits=4)
+        rows.append(Row(title, [first, second], chosen))
+    guess, _ = _chosen(records, "grid", "random")
+    figure = mean_over_seeds(guess, "iou")
+    cell = Compared(figure, GRID["random", "iou"], MISSING if figure is None else "", 2)
+    rows.append(
+        Row("random IN/OUT", [cell, f"1 bit per IN/OUT pixel by definition; paper {GRID['random', 'nce'].mean:.2f}"], guess)
+    )
+    return [Table("", ["IoU % (higher is better)", "NCE in nats (lower is better)"], rows)]
+
+
+TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
+    "table1": ("Table 1: NCE in bits (lower is better)", table_1_tables),
+    "frey": ("Gaussian RBM on the Frey faces: NCE in bits (lower is better)", frey_tables),
+    "grid": ("Grid MRF on border ownership", grid_tables),
+}
+"""For each group of tables: its heading, and the function that makes it."""
+
+
+def markdown(name: str, records: list[Record]) -> str:
+    """A group of tables as Markdown."""
+    heading, make = TABLES[name]
+    lines = [f"# {heading}", ""]
+    for table in make(records):
+        lines += [f"## {table.title}", ""] if table.title else []
+        lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
+        lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
+        lines.append("")
+    below = [ERRORS, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
+    if any(len(history) for _, history, _ in histories(records, name)):
+        below.append("[How AdVIL went](advil.png): validation NCE against the paper's figure.")
+    return "\n".join([*lines, *below])
+
+
+def summary(records: list[Record]) -> str:
+    """The query-trained models in brief, as Markdown: the README's results table."""
+    lines = ["| query-trained | ours | paper | |", "|---|---|---|---|"]
+    for table in table_1_tables(records):
+        chosen = table.columns.index(NAMES["qt"])
+        lines += [_brief(f"{table.title}, {row.title}: NCE in bits", row.cells[chosen]) for row in table.rows]
+    frey, grid = frey_tables(records)[0], grid_tables(records)[0]
+    lines += [_brief(f"Gaussian RBM, Frey, {queries}: NCE in bits", cell) for queries, cell in _pairs(frey, 0)]
+    for place, how in ((0, "own evidence"), (2, "the authors' count")):
+        names = ("IoU in %", "NCE in nats")
+        lines += [_brief(f"Grid, {how}: {name}", cell) for name, (_, cell) in zip(names, _pairs(grid, place), strict=True)]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(table: Table, row: int) -> "list[tuple[str, Compared | str]]":
+    return list(zip(table.columns, table.rows[row].cells, strict=True))
+
+
+def _brief(title: str, cell: "Compared | str") -> str:
+    assert isinstance(cell, Compared)
+    paper = "–" if cell.paper is None else f"{cell.paper.mean:.{cell.digits}f}"
+    ours = "–" if cell.ours is None else f"{cell.ours[0]:.{cell.digits}f}"
+    return f"| {title} | {ours} | {paper} | {cell.verdict} |"
+
+
+def budgets(records: list[Record], table: str) -> list[str]:
+    """Training budgets, where they are smaller than the paper's."""
+    lines = []
+    spent = {
+        tuple(r["training"]["settings"][key] for key in ("steps", "decoder_steps", "rate", "helper_rate"))
+        for r in records
+        if r["table"] == table and r["method"] == "advil" and "training" in r and "settings" in r["training"]
+    }
+    for steps, decoder, rate, helpers in sorted(spent):
+        ours = f"{steps} model steps with {decoder} decoder steps each, rates {rate:g} and {helpers:g}"
+        lines.append(f"AdVIL here: {ours} (the paper's: 100,000 with 100, rates 0.0003).")
+    if any(record.get("training", {}).get("quick") for record in records if record["table"] == table):
+        lines.append("Some of these models are from a quick run and say nothing about the method.")
+    return lines
+
+
+def histories(records: list[Record], table: str) -> list[tuple[str, list[list[float]], float]]:
+    """For every AdVIL model of a table: its name, its history of (step, validation NCE), and the paper's final figure."""
+    curves = []
+    for record in records:
+        if (record["table"], record["method"]) != (table, "advil") or "training" not in record:
+            continue
+        model, dataset = record["model"], record["dataset"]
+        printed = FREY["advil-bp", "uniform"] if table == "frey" else TABLE_1["advil-bp", model, dataset]
+        history = Provenance.from_dict(record["training"]).history or []
+        curves.append((f"{model.upper()}, {SPECIFICATIONS[dataset].heading}", history, printed.mean))
+    return curves
+
+
+def plot_histories(records: list[Record], path: Path) -> None:
+    """Plot the history of AdVIL's validation NCE, relative to the paper's figure."""
+    plt = _pyplot()
+    figure, ax = plt.subplots(figsize=(7, 4))
+    for name, history, paper in (curve for table in ("table1", "frey") for curve in histories(records, table)):
+        ax.plot([step for step, _ in history], [nce - paper for _, nce in history], label=name)
+    ax.axhline(0, color="k", linewidth=1)
+    ax.set(xlabel="step of the model", ylabel="bits above the paper's AdVIL-BP", xscale="log", ylim=(-0.1, 0.5))
+    ax.set_title("AdVIL: validation NCE")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    figure.tight_layout()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+    plt.close(figure)
+
+
+def _pyplot() -> Any:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def panels(name: str, records: list[Record]) -> list[Table]:
+    """A group of tables as one table per panel of its plot: figures that share an axis, without Gibbs and random guess."""
+    tables = []
+    for table in TABLES[name][1](records):
+        rows = [row for row in table.rows if all(isinstance(cell, Compared) for cell in row.cells)]
+        if name == "grid":  # IoU and NCE have no axis in common
+            for place, column in enumerate(table.columns):
+                tables.append(Table(column, ["QT"], [Row(row.title, [row.cells[place]], row.records) for row in rows]))
+            continue
+        shown = [place for place, column in enumerate(table.columns) if not column.endswith("-Gibbs")]
+        columns = [table.columns[place] for place in shown]
+        kept = [Row(row.title, [row.cells[place] for place in shown], row.records) for row in rows]
+        tables.append(Table(f"{table.title}: NCE in bits".lstrip(": "), columns, kept))
+    return tables
+
+
+def plot(name: str, records: list[Record], path: Path) -> None:
+    """Plot a group of tables as dots: ours filled, the paper's open, one line per row."""
+    plt = _pyplot()
+    shown = panels(name, records)
+    height = 1.3 + 0.36 * len(shown[0].rows)
+    figure, axes = plt.subplots(1, len(shown), figsize=(5.5 * len(shown) + 1, height), sharey=True, squeeze=False)
+    for ax, table in zip(axes[0], shown, strict=True):
+        for line, row in enumerate(table.rows):
+            for column, cell in zip(table.columns, row.cells, strict=True):
+                assert isinstance(cell, Compared)
+                for point, y, fill in ((cell.paper, line - 0.12, "none"), (cell.ours, line + 0.12, "full")):
+                    if point is not None:
+                        ax.errorbar(point[0], y, xerr=point[1], fmt=MARKERS[column], fillstyle=fill)
+        ax.set_yticks(range(len(table.rows)), ["\n".join(wrap(row.title, 36)) for row in table.rows])
+        ax.set_ylim(len(table.rows) - 0.5, -0.5)
+        ax.set_title(table.title)
+        ax.grid(alpha=0.3)
+        for column in table.columns:
+            ax.plot([], [], MARKERS[column], label=column)
+        ax.plot([], [], "o", color="k", fillstyle="none", label="paper (open)")
+        ax.legend(fontsize=8)
+    figure.tight_layout()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+    plt.close(figure)

@@ -1,0 +1,1 @@
+"""Internal helpers: atomic file writes, command lines, progress bars, tensors."""

@@ -1,0 +1,39 @@
+"""For `panel serve --plugins tests.app.census`: the server counts what it holds. Only tests ask for it."""
+
+import gc
+import json
+from collections import Counter
+
+import torch
+from bokeh.document import Document
+from bokeh.model import Model
+from tornado.web import RequestHandler
+
+from app import sessions
+
+OURS = ("app.", "panel.", "panel_material_ui.")
+
+
+class Sessions(RequestHandler):
+    """How many sessions are open."""
+
+    def get(self) -> None:
+        self.finish(str(sessions.count()))
+
+
+class Census(RequestHandler):
+    """What is alive, by its class: documents and models of Bokeh, tensors, and all that this app and Panel define."""
+
+    def get(self) -> None:
+        for _ in range(3):  # what is freed may let go of more
+            gc.collect()
+        kinds = Counter(type(each) for each in gc.get_objects())
+        kept = {
+            f"{kind.__module__}.{kind.__qualname__}": number
+            for kind, number in kinds.items()
+            if issubclass(kind, Document | Model | torch.Tensor) or str(kind.__module__).startswith(OURS)
+        }
+        self.finish(json.dumps(kept))
+
+
+ROUTES = [("/sessions", Sessions), ("/census", Census)]

@@ -1,0 +1,73 @@
+"""torch.compile, where native kernels cannot go: the same answers, and the layer as it is when compiling fails."""
+
+import shutil
+from typing import Any
+
+import pytest
+import torch
+
+from qtcore import kernels
+from qtcore.inference.bp.torch_compile import compiled
+
+from ...strategies import ask, build, close
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["RBM", "GaussianRBM", "GridMRF"])
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # an error of torch inside its own compiler would pass for a missing one
+def test_torch_compile_of_a_layer_says_what_the_layer_says(kind: str) -> None:
+    model = build(kind, 1, n_layers=1)  # a layer more would be compiled once more
+    query = ask(model, 2, "hard")
+    with kernels.use("torch"):
+        expected = model.loss(query)
+        expected.backward()
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        model.zero_grad()
+        before = torch._dynamo.utils.counters["frames"]["ok"]
+        found = model.compile_layers().loss(query)
+        found.backward()
+    close(found, expected)
+    for name, parameter in model.named_parameters():
+        if name in gradients:
+            close(parameter.grad, gradients[name])
+    assert torch._dynamo.utils.counters["frames"]["ok"] > before  # it was compiled, not run as it is
+
+
+def broken(error: Exception) -> Any:
+    """A torch.compile whose functions fail when they are called."""
+
+    def compile(function: Any, **options: Any) -> Any:
+        def call(*args: Any) -> Any:
+            calls.append(args)
+            raise error
+
+        calls: list[Any] = []
+        call.calls = calls  # type: ignore[attr-defined]
+        return call
+
+    return compile
+
+
+def test_a_compiler_that_fails_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def compile(function: Any, **options: Any) -> Any:
+        made.append(broken(torch._dynamo.exc.InternalTorchDynamoError("no compiler"))(function))
+        return made[-1]
+
+    monkeypatch.setattr(torch, "compile", compile)
+
+    def double(x: int) -> int:
+        return 2 * x
+
+    call = compiled(double)
+    assert [call(1), call(2), call(3)] == [2, 4, 6]
+    assert len(made[0].calls) == 1
+    assert compiled(double) is call
+
+
+def test_an_error_of_the_layer_itself_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", broken(ValueError("shapes differ")))
+    with pytest.raises(ValueError, match="shapes differ"):
+        compiled(lambda x: x)(1)

@@ -1,0 +1,153 @@
+"""One protocol for every engine: init, step, marginals, and all that follows from them."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import qtcore
+from qtcore import BP, Exact, Gibbs, GridMRF, PairwiseMRF, Query
+from qtcore.errors import InputError, UnknownNameError
+from qtcore.inference.engine import named
+
+from ..strategies import EVIDENCE, KINDS, answer, ask, backends, build, close
+
+ENGINES = {"bp": BP(n_layers=4), "exact": Exact(), "gibbs": Gibbs(sweeps=60, burn=5, every=1)}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+SAMPLED = ("RBM", "DBM", "GaussianRBM")
+"""The graphs that can be sampled; the others are refused by name (test_gibbs.py)."""
+PAIRS = [(kind, name) for kind in KINDS for name in ENGINES if name != "gibbs" or kind in SAMPLED]
+every_pair = pytest.mark.parametrize(("kind", "name"), PAIRS)
+
+
+@every_pair
+def test_the_protocol(kind: str, name: str) -> None:
+    """Steps by hand, `layers`, `trace` and `run` end at the same marginals, in the form of the model."""
+    model, engine = build(kind, 1, 0.5), ENGINES[name]
+    query = ask(model, 2, "hard")
+    state: Any = engine.init(model, query)
+    for _ in range(engine.steps(model)):
+        state, info = engine.step(state)
+        assert isinstance(info, dict)
+    by_hand = engine.marginals(state)
+    *_, last = engine.layers(model, query)
+    *_, traced = model.trace(query, engine=engine)
+    own = model(query)
+    for found in (by_hand, last.marginals, traced.marginals, engine.run(model, query), model(query, engine=engine)):
+        assert found.batch_shape == own.batch_shape
+        close(model.variables.numbers(found), model.variables.numbers(by_hand), 1e-8)
+    assert last.index == engine.steps(model)
+    assert last.hidden.batch_shape == next(iter(model.layers(query))).hidden.batch_shape
+    assert engine.hidden(state).batch_shape == last.hidden.batch_shape
+    losses, target = model.nll(query, engine=engine)
+    assert torch.equal(losses != 0, target & (losses != 0))
+    assert losses.isfinite().all()
+    assert model.loss(query, engine=engine).isfinite()
+
+
+@every_pair
+def test_a_query_for_another_model_is_refused_by_every_engine(kind: str, name: str) -> None:
+    model = build(kind)
+    shape = (2, 3, 5, 7) if kind == "GridMRF" else (2, 9)
+    query = Query(torch.zeros(shape), torch.zeros(shape, dtype=torch.bool))
+    for ask_it in (lambda: model(query, engine=ENGINES[name]), lambda: next(iter(model.layers(query, engine=ENGINES[name])))):
+        with pytest.raises(InputError, match="expects queries of shape"):
+            ask_it()
+
+
+@every_kind
+def test_what_an_engine_leaves_open_is_as_the_model_has_it(kind: str) -> None:
+    model = build(kind, 1, n_layers=3, damping=0.2)
+    query = ask(model, 2)
+    close(answer(model(query, engine=BP())), answer(model(query)), 1e-12)
+    close(answer(model(query, engine=BP(n_layers=5))), answer(model(query, 5)), 1e-12)
+    other = build(kind, 1, n_layers=3, damping=0.0)
+    close(answer(model(query, engine=BP(damping=0))), answer(other(query)), 1e-12)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "GaussianRBM"])
+@pytest.mark.parametrize("T", [0.0, 0.4, 2.0])
+def test_a_temperature_of_the_engine_is_that_of_the_model(kind: str, T: float) -> None:
+    model, other = build(kind, 1), build(kind, 1, temperature=T)
+    query = ask(model, 2)
+    close(answer(model(query, engine=BP(temperature=T))), answer(other(query)), 1e-12)
+
+
+def test_a_gaussian_model_has_no_temperature_and_two_schedules() -> None:
+    model = build("GaussianRBM", 1)
+    query = ask(model, 2)
+    with pytest.raises(InputError, match="no temperature"):
+        model(query, engine=BP(temperature=1.0))
+    flooding = build("GaussianRBM", 1, schedule="flooding")
+    close(answer(model(query, engine=BP(schedule="flooding"))), answer(flooding(query)), 1e-12)
+    with pytest.raises(InputError, match="schedule must be 'flooding' for a RBM, not 'sequential'"):
+        build("RBM")(ask(build("RBM")), engine=BP(schedule="sequential"))
+
+
+@every_kind
+def test_until_stops_when_no_message_changes_by_more(kind: str) -> None:
+    model = build(kind, 1, 0.3)
+    query = ask(model, 2, "soft")
+    with torch.no_grad():
+        layers = list(model.layers(query, engine=BP(until=1e-3, at_most=200)))
+    assert 2 < len(layers) < 201
+    assert float(layers[-1].residual.max()) <= 1e-3 < float(layers[-2].residual.max())
+    close(answer(model(query, engine=BP(until=1e-3, at_most=200))), answer(layers[-1].marginals), 1e-12)
+    assert len(list(model.layers(query, engine=BP(until=0.0, at_most=4)))) == 5
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"n_layers": -1}, "n_layers must be a whole number ≥ 0, not -1"),
+        ({"n_layers": 2.5}, "n_layers must be a whole number ≥ 0, not 2.5"),
+        ({"until": 0.1, "at_most": True}, "at_most must be a whole number ≥ 0, not True"),
+        ({"damping": 1.0}, r"damping must lie in \[0, 1\), not 1.0"),
+        ({"temperature": -1.0}, "the temperature must be ≥ 0, not -1.0"),
+        ({"until": -1.0}, "until must be ≥ 0"),
+        ({"at_most": 3}, "at_most goes with until"),
+    ],
+)
+def test_choices_that_make_no_sense(choices: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        BP(**choices)
+
+
+def test_engines_by_name() -> None:
+    assert named("bp", n_layers=3, damping=None) == BP(n_layers=3)
+    assert named("exact") == Exact()
+    assert named("gibbs", sweeps=7) == Gibbs(sweeps=7)
+    with pytest.raises(UnknownNameError, match="no engine named 'gibs'; did you mean gibbs"):
+        named("gibs")
+    with pytest.raises(InputError, match="the engine exact has no choice n-layers"):
+        named("exact", n_layers=3)
+
+
+def test_a_model_can_have_another_engine_of_its_own() -> None:
+    model = PairwiseMRF((2, 3, 2), [(0, 1), (1, 2), (2, 0)])
+    query = Query(torch.tensor([[1, 0, 0]]), torch.tensor([[True, False, False]]))
+    loopy = model(query)
+    model.engine = Exact()
+    close(model(query).probs, qtcore.exact.marginals(model, query).probs, 1e-12)
+    close(model(query, engine=BP(n_layers=10)).probs, loopy.probs, 1e-6)
+    assert model.n_layers == 0
+
+
+def test_training_takes_any_engine() -> None:
+    """With an engine that is exact on this tree, after none of whose steps anything changes."""
+    data = (torch.rand(60, 1, generator=torch.Generator().manual_seed(0)) < 0.7).long().expand(60, 3).clone()
+    results = []
+    for engine in (BP(n_layers=3), BP(n_layers=6)):
+        torch.manual_seed(0)
+        chain = PairwiseMRF((2, 2, 2), [(0, 1), (1, 2)], dtype=torch.float64)
+        qtcore.fit(chain, data, steps=5, batch=20, engine=engine)
+        results.append(torch.cat([p.detach().flatten() for p in chain.parameters()]))
+    close(results[0], results[1], 1e-9)
+
+
+@pytest.mark.parametrize("evidence", EVIDENCE)
+def test_the_grid_trains_and_answers_at_any_size_with_any_backend(evidence: str) -> None:
+    model: GridMRF = build("GridMRF", 3)
+    query = ask(model, 4, evidence, shape=(4, 2))
+    for _ in backends():
+        assert answer(model(query)).shape == (3, 4, 2, 3)

@@ -1,0 +1,65 @@
+"""What the tests of the kernels share: who calls them, and what they are called with."""
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..strategies import F64, rng
+
+F32 = torch.float32
+HAS_KERNEL = ("RBM", "DBM", "GaussianRBM", "GridMRF")
+COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+
+
+class Calls(TorchDispatchMode):
+    """The names of all operators of ours that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "qtcore":
+            self.names.append(func._schema.name.removeprefix("qtcore::"))
+        return func(*args, **(kwargs or {}))
+
+
+V, H, B, J = 7, 5, 4, 6
+CLONES = (2, 1, 1)
+
+
+def reals(seed: int, *shape: int, dtype: torch.dtype = F64, scale: float = 1.0) -> Tensor:
+    return (scale * torch.randn(shape, generator=rng(seed), dtype=F64)).to(dtype)
+
+
+def places(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Which variables are free: all numbers from 0 to J."""
+    index = torch.stack([torch.randperm(V, generator=rng(seed + b))[:J] for b in range(B)])
+    return index, torch.tensor([J, 0, 3, 4])
+
+
+def binary_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    W, bias, hidden_bias, start = (reals(k, *shape, dtype=dtype) for k, shape in enumerate(((V, H), (B, J), (B, H), (H,))))
+    return W, bias, hidden_bias, start, *places(), n
+
+
+def gaussian_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    W, hidden_bias, linear = (reals(k, *shape, dtype=dtype, scale=0.5) for k, shape in enumerate(((V, H), (B, H), (B, J))))
+    return W, hidden_bias, linear, 1 + reals(3, B, J, dtype=dtype).abs(), *places(), n, 1e-3
+
+
+def grid_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    table = reals(0, 8, 4, 4, dtype=dtype)
+    evidence, own = (reals(k, 2, 3, 4, 3, dtype=dtype) for k in (1, 2))
+    return (table - table.max()).exp(), *((x - x.amax(-1, keepdim=True)).exp() for x in (evidence, own)), CLONES, n
+
+
+def tracked(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same, with a gradient for every real tensor."""
+    return tuple(x.clone().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)

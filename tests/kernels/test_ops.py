@@ -1,0 +1,328 @@
+"""The operators by themselves: torch sees through them, they equal their slow twins, and they refuse what they cannot take."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.library import opcheck
+
+from qtcore import kernels
+from qtcore.errors import InputError
+from qtcore.kernels import buffers, reference
+from qtcore.kernels.ops import binary, gaussian, grid
+from qtcore.kernels.ops.shared import LANES, rows
+
+from ..strategies import F64, close
+from .support import F32, J, V, binary_inputs, gaussian_inputs, grid_inputs, needs_compiler, reals, tracked
+
+pytestmark = needs_compiler
+
+Case = tuple[Callable[..., Any], Callable[..., Any], Callable[..., tuple[Any, ...]]]
+CASES: dict[str, Case] = {
+    "binary": (kernels.binary_layers, reference.binary_layers, binary_inputs),
+    "gaussian": (kernels.gaussian_layers, reference.gaussian_layers, gaussian_inputs),
+    "grid": (kernels.grid_layers, reference.grid_layers, grid_inputs),
+}
+names = pytest.mark.parametrize("name", CASES)
+
+
+def outputs(found: Any) -> tuple[Tensor, ...]:
+    return found[:2] if isinstance(found, tuple) else (found,)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What torch can do with them
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_opcheck(dtype: torch.dtype, keep: bool) -> None:
+    """Schema, fake tensors, autograd registration and torch.compile, as torch itself tests them."""
+    inputs = tracked(binary_inputs(dtype))
+    inputs[5].fill_(J)  # what is kept of other variables may be anything
+    opcheck(binary.forward, (*inputs, keep))
+    opcheck(gaussian.forward, (*tracked(gaussian_inputs(dtype)), keep))
+    opcheck(grid.forward, (*tracked(grid_inputs(dtype)), False, keep))
+
+
+def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
+    inputs = tracked(binary_inputs(n=2))
+    kept = [tensor.detach() for tensor in binary.forward(*inputs, True)[1:]]
+    opcheck(binary.backward, (*inputs, *kept, reals(9, *inputs[1].shape)))
+    inputs = tracked(gaussian_inputs(n=2))
+    kept = [tensor.detach() for tensor in gaussian.forward(*inputs, True)[3:]]
+    opcheck(gaussian.backward, (*inputs, *kept, reals(8, *inputs[2].shape), reals(9, *inputs[2].shape)))
+    opcheck(gaussian.trace, gaussian_inputs(n=2))
+    inputs = (*tracked(grid_inputs(n=2)), False)
+    kept = [tensor.detach() for tensor in grid.forward(*inputs, True)[1:]]
+    opcheck(grid.backward, (*inputs, *kept, reals(9, *inputs[1].shape)))
+
+
+@names
+def test_torch_compile_takes_them_whole(name: str) -> None:
+    """In one graph, forward and backward; "aot_eager" compiles all but the last step."""
+    layers, _, make = CASES[name]
+
+    def loss(*inputs: Any) -> Tensor:
+        return sum(output.square().sum() for output in outputs(layers(*inputs)))  # type: ignore[return-value]
+
+    eager, compiled = tracked(make()), tracked(make())
+    loss(*eager).backward()
+    torch.compile(loss, backend="aot_eager", fullgraph=True)(*compiled).backward()
+    for a, b in zip(eager, compiled, strict=True):
+        if isinstance(a, Tensor) and a.requires_grad:
+            close(b.grad, a.grad, 1e-12)
+
+
+@names
+def test_torch_export_takes_them(name: str) -> None:
+    layers, _, make = CASES[name]
+    inputs = make()
+    tensors = tuple(x for x in inputs if isinstance(x, Tensor))
+    rest = inputs[len(tensors) :]
+
+    class Module(torch.nn.Module):
+        def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+            return outputs(layers(*tensors, *rest))
+
+    exported = torch.export.export(Module(), tensors)
+    assert any("qtcore" in str(node.target) for node in exported.graph.nodes)
+    for a, b in zip(exported.module()(*tensors), outputs(layers(*inputs)), strict=True):
+        assert torch.equal(a, b)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What they say
+
+
+@names
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_they_equal_their_twins(name: str, n: int) -> None:
+    layers, twin, make = CASES[name]
+    for dtype, tolerance in ((F64, 1e-9), (F32, 2e-4)):
+        inputs = make(dtype, n)
+        for found, expected in zip(outputs(layers(*inputs)), outputs(twin(*make(F64, n))), strict=True):
+            close(found.to(F64), expected, tolerance)
+
+
+@names
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_first_and_second_derivatives(name: str, n: int) -> None:
+    """Against finite differences. A second derivative was once 0, or what lay in memory, and no error."""
+    layers, _, make = CASES[name]
+
+    def function(*inputs: Any) -> tuple[Tensor, ...]:
+        return outputs(layers(*inputs))
+
+    inputs = tracked(make(n=n))
+    assert gradcheck(function, inputs)
+    assert gradgradcheck(function, inputs)
+
+
+@names
+def test_third_derivatives_are_those_of_the_twin(name: str) -> None:
+    layers, twin, make = CASES[name]
+
+    def third(function: Callable[..., Any]) -> Tensor:
+        first, *rest = tracked(make(n=2))
+        value = sum(output.square().sum() for output in outputs(function(first, *rest)))
+        for _ in range(3):
+            (gradient,) = torch.autograd.grad(value, first, create_graph=True)
+            value = gradient.square().sum()
+        return gradient
+
+    close(third(layers), third(twin), 1e-8)
+
+
+@names
+def test_a_gradient_that_was_not_prepared_for(name: str) -> None:
+    """`keep` is an economy: without it the backward pass runs the layers again."""
+    _, _, make = CASES[name]
+    operator = {"binary": binary.forward, "gaussian": gaussian.forward, "grid": grid.forward}[name]
+    extra = (False,) if name == "grid" else ()
+    found = []
+    for keep in (True, False):
+        inputs = tracked(make())
+        operator(*inputs, *extra, keep)[0].square().sum().backward()
+        found.append([x.grad for x in inputs if isinstance(x, Tensor) and x.grad is not None])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@names
+def test_any_strides_will_do(name: str) -> None:
+    layers, _, make = CASES[name]
+    inputs = make()
+
+    def twisted(x: Any) -> Any:
+        if not isinstance(x, Tensor) or x.dim() < 2:
+            return x
+        return x.transpose(0, -1).contiguous().transpose(0, -1)
+
+    for found, expected in zip(outputs(layers(*map(twisted, inputs))), outputs(layers(*inputs)), strict=True):
+        assert torch.equal(found, expected)
+    negated = torch._neg_view(-inputs[0])
+    assert negated.is_neg()
+    for found, expected in zip(outputs(layers(negated, *inputs[1:])), outputs(layers(*inputs)), strict=True):
+        assert torch.equal(found, expected)
+
+
+@names
+def test_an_empty_batch(name: str) -> None:
+    layers, _, make = CASES[name]
+    first, *rest = tracked(make())
+    shared = {2} if name == "binary" else set()  # the start has no batch
+    empty = [x[:0] if isinstance(x, Tensor) and i not in shared else x for i, x in enumerate(rest)]
+    found = outputs(layers(first, *empty))
+    assert all(len(output) == 0 for output in found)
+    sum(output.sum() for output in found).backward()
+    assert not first.grad.any()
+
+
+def test_padding_to_whole_vectors() -> None:
+    for size in (1, 7, 8, 9):
+        for given in (torch.ones(2, size), torch.ones(size, 2).T):
+            padded = rows(given)
+            assert padded.shape[1] % LANES == 0
+            assert padded.shape[1] - size < LANES
+            assert padded.sum() == 2 * size
+            assert padded.is_contiguous()
+
+
+def test_no_free_variables() -> None:
+    W, hidden_bias, linear, precision, index, count, *rest = gaussian_inputs()
+    none = (linear[:, :0], precision[:, :0], index[:, :0], torch.zeros_like(count))
+    totals, hidden, residual = kernels.gaussian_trace(W, hidden_bias, *none, *rest)
+    assert totals.shape == (4, 3, 2, 0)
+    close(hidden, hidden_bias[:, None].expand_as(hidden))
+    assert not residual.any()
+
+
+def test_the_trace_ends_where_the_layers_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one thread and on three."""
+    inputs = gaussian_inputs(n=6)
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        totals, hidden, residual = kernels.gaussian_trace(*inputs)
+        linear, precision, _ = kernels.gaussian_layers(*inputs)
+        used = torch.arange(linear.shape[1]) < inputs[5][:, None]
+        close(totals[:, -1, 0][used], linear[used], 1e-12)
+        close(totals[:, -1, 1][used], precision[used], 1e-12)
+        assert hidden.shape == (4, 6, 5)
+        assert residual.shape == (4, 6)
+        assert not totals.requires_grad
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What they refuse
+
+
+def test_mixed_data_types_are_refused() -> None:
+    """float32 weights with float64 biases were once read as they lay: logits off by 1.3, or bytes past the end."""
+    for layers, _, make in CASES.values():
+        single, double = make(F32), make(F64)
+        reals_at = [i for i, x in enumerate(single) if isinstance(x, Tensor) and x.is_floating_point()]
+        for i in reals_at:
+            for ours, theirs in ((single, double), (double, single)):
+                mixed = [theirs[k] if k == i else x for k, x in enumerate(ours)]
+                assert not kernels.usable(*(mixed[k] for k in reals_at))
+                with pytest.raises(InputError, match=r"of one data type\.$"):
+                    layers(*mixed)
+        half = [x.half() if isinstance(x, Tensor) and x.is_floating_point() else x for x in single]
+        with pytest.raises(InputError, match="must be float32 or float64"):
+            layers(*half)
+
+
+@pytest.mark.parametrize("name", ["binary", "gaussian"])
+def test_places_out_of_range_are_refused(name: str) -> None:
+    layers, _, make = CASES[name]
+    *reals_first, index, count, n = make()[:7]
+    rest = make()[7:]
+    for bad in (-1, V, 2**40):
+        wrong = index.clone()
+        wrong[0, 2] = bad
+        with pytest.raises(InputError, match="index must name rows of W"):
+            layers(*reals_first, wrong, count, n, *rest)
+        wrong = index.clone()
+        wrong[1, 0] = bad  # of a sample without free variables: never read
+        layers(*reals_first, wrong, count, n, *rest)
+    for bad in (-1, index.shape[1] + 1, 2**40):
+        wrong = count.clone()
+        wrong[3] = bad
+        with pytest.raises(InputError, match="count must lie between"):
+            layers(*reals_first, index, wrong, n, *rest)
+    with pytest.raises(InputError, match="index must be int64"):
+        layers(*reals_first, index.int(), count, n, *rest)
+    with pytest.raises(InputError, match="count must have the shape"):
+        layers(*reals_first, index, count[:2], n, *rest)
+    with pytest.raises(InputError, match=r"must have the shape \[4, 6\]"):
+        layers(*(x[:, :5] if x.shape == (4, 6) else x for x in reals_first), index, count, n, *rest)
+    with pytest.raises(InputError, match="at least one layer"):
+        layers(*reals_first, index, count, 0, *rest)
+
+
+def test_numbers_that_a_kernel_cannot_hold_are_refused() -> None:
+    W, *rest = binary_inputs(F32)
+    for bad in (kernels.LARGEST_WEIGHT + 1, -100.0, float("nan")):
+        wrong = W.clone()
+        wrong[1, 2] = bad
+        with pytest.raises(InputError, match="must not exceed 20 in size"):
+            kernels.binary_layers(wrong, *rest)
+    table, evidence, own, clones, n = grid_inputs(F32)
+    for bad in (0.0, 1e-30, float("nan"), float("inf")):
+        wrong = table.clone()
+        wrong[1, 2, 3] = bad
+        with pytest.raises(InputError, match="the table's entries"):
+            kernels.grid_layers(wrong, evidence, own, clones, n)
+    with pytest.raises(InputError, match="evidence must be above 0"):
+        kernels.grid_layers(table, 0 * evidence, own, clones, n)
+    with pytest.raises(InputError, match="three whole numbers"):
+        kernels.grid_layers(table, evidence, own, (2, 2, 0), n)
+    with pytest.raises(InputError, match="table must have the shape"):
+        kernels.grid_layers(table, evidence, own, (3, 1, 1), n)
+    with pytest.raises(InputError, match="min_precision"):
+        kernels.gaussian_layers(*gaussian_inputs()[:-1], 0.0)
+
+
+def test_what_the_backward_pass_is_given_is_checked_too() -> None:
+    inputs = binary_inputs()
+    _, states, beliefs = binary.forward(*inputs, True)
+    with pytest.raises(InputError, match="states must have the shape"):
+        binary.backward(*inputs, states[:, :1], beliefs, inputs[1])
+    with pytest.raises(InputError, match=r"d_total is torch\.float32"):
+        binary.backward(*inputs, states, beliefs, inputs[1].float())
+
+
+def test_checks_do_not_depend_on_assert() -> None:
+    code = """
+import torch
+from qtcore import kernels
+from qtcore.errors import InputError
+W, bias, hidden_bias, start = torch.ones(3, 2), torch.zeros(1, 3), torch.zeros(1, 2), torch.zeros(2, dtype=torch.float64)
+index, count = torch.arange(3)[None], torch.tensor([3])
+for wrong in ((W, bias, hidden_bias, start, index, count), (W, bias, hidden_bias, start.float(), index + 1, count)):
+    try:
+        kernels.binary_layers(*wrong, 2)
+    except InputError:
+        print("refused")
+"""
+    result = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["refused", "refused"]
+
+
+@names
+def test_no_memory_is_a_memory_error(name: str) -> None:
+    """More layers to keep than there are bytes."""
+    layers, _, make = CASES[name]
+    depth = [i for i, x in enumerate(make()) if isinstance(x, int)][-1]
+    before = buffers.usage().lent
+    for n in (10**13, 10**17):
+        inputs = [n if i == depth else x for i, x in enumerate(tracked(make()))]
+        with pytest.raises(MemoryError, match="cannot have"):
+            layers(*inputs)
+    del inputs
+    assert buffers.usage().lent <= before

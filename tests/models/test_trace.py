@@ -1,0 +1,57 @@
+"""`trace` shows what `layers` shows."""
+
+import pytest
+import torch
+
+import qtcore
+from qtcore import kernels
+from qtcore.query import Query
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weights", ["hard", "soft", "nothing seen", "all seen"])
+@pytest.mark.parametrize("scale", [0.3, 3.0])
+def test_gaussian_rbm(dtype: torch.dtype, weights: str, scale: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    model = qtcore.GaussianRBM(19, 11, n_layers=9, dtype=dtype)
+    for parameter in (model.W, model.b, model.c):
+        parameter.data.normal_(0, scale, generator=generator)
+    observed = {
+        "hard": (torch.rand(3, 19, generator=generator) > 0.5).to(dtype),
+        "soft": torch.rand(3, 19, generator=generator, dtype=dtype).mul(2).clamp_max(1),
+        "nothing seen": torch.zeros(3, 19, dtype=dtype),
+        "all seen": torch.ones(3, 19, dtype=dtype),
+    }[weights]
+    query = Query(torch.randn(3, 19, generator=generator, dtype=dtype), observed)
+    with torch.no_grad():
+        slow, fast = list(model.layers(query)), list(model.trace(query))
+    assert [layer.index for layer in fast] == list(range(10))
+    if kernels.usable(model.W):
+        assert not fast[-1].messages  # it was the native kernel
+    tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-8, "atol": 1e-9}
+    for a, b in zip(slow, fast, strict=True):
+        torch.testing.assert_close(b.marginals.mean, a.marginals.mean, **tolerance)
+        torch.testing.assert_close(b.marginals.stddev, a.marginals.stddev, **tolerance)
+        torch.testing.assert_close(b.hidden.logits, a.hidden.logits, **tolerance)  # type: ignore[attr-defined]
+        atol = 20 * tolerance["atol"]  # differences of large messages
+        torch.testing.assert_close(b.residual, a.residual, rtol=tolerance["rtol"], atol=atol)
+
+
+def test_other_models_and_settings_fall_back() -> None:
+    values = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    for model in (
+        qtcore.RBM(4, 3),
+        qtcore.GaussianRBM(4, 3, damping=0.5),
+        qtcore.GaussianRBM(4, 3, schedule="flooding"),
+    ):
+        query = Query(values, torch.tensor([[True, False, True, False]]))
+        with torch.no_grad():
+            for a, b in zip(model.layers(query, 4), model.trace(query, 4), strict=True):
+                assert a.messages.keys() == b.messages.keys()
+                torch.testing.assert_close(a.marginals.mean, b.marginals.mean)
+
+
+def test_no_layers_are_the_unaries() -> None:
+    model = qtcore.GaussianRBM(4, 3)
+    query = Query(torch.zeros(1, 4), torch.zeros(1, 4))
+    assert len(list(model.trace(query, 0))) == 1
