@@ -64,9 +64,6 @@ class Tour:
 
     def start(self) -> None:
         """Show the first card."""
-        if not len(self.card):  # made on first use, so that the app opens fast
-            row = pmui.Row(self._back, self._next, self._end, margin=(4, 0, 0, -8))
-            self.card[:] = [self._title, self._text, row]
         self._show(0)
 
     def _show(self, step: int) -> None:
@@ -81,6 +78,10 @@ class Tour:
         self._next.label = "Next" if step + 1 < len(CARDS) else "Done"
         self._title.object = f"{step + 1} of {len(CARDS)}: {title}"
         self._text.object = text
+        if not len(self.card):  # made on first use, so that the app opens fast; with its words, since a browser that is
+            # still making a component does not hear of changes to it
+            row = pmui.Row(self._back, self._next, self._end, margin=(4, 0, 0, -8))
+            self.card[:] = [self._title, self._text, row]
         self.card.visible = True
 
     def _close(self) -> None:

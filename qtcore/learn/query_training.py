@@ -57,7 +57,7 @@ def generator(*key: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(np.random.SeedSequence(key).generate_state(1)[0]))
 
 
-INITIAL, ORDER, QUERIES, VALID = range(4)  # purposes of random numbers
+INITIAL, ORDER, QUERIES, VALID, DEPTH = range(5)  # purposes of random numbers
 
 
 def main_process() -> bool:
@@ -68,15 +68,14 @@ def main_process() -> bool:
 class _Loss(nn.Module):
     """Summed cross-entropy of a chunk, as a module of its own so that DistributedDataParallel can wrap it."""
 
-    def __init__(self, model: Model, engine: Engine) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
-        self.engine = engine
 
-    def forward(self, query: Query | None) -> Tensor:
+    def forward(self, query: Query | None, engine: Engine | None = None) -> Tensor:
         if query is None:  # adds nothing to the gradients, but makes DistributedDataParallel reduce them
             return torch.stack([parameter.sum() * 0 for parameter in self.model.parameters() if parameter.requires_grad]).sum()
-        return self.model.nll(query, engine=self.engine)[0].sum()
+        return self.model.nll(query, engine=engine)[0].sum()
 
 
 def fit(
@@ -159,11 +158,10 @@ class _Training:
     ) -> None:
         self.model, self.settings, self.engine = model, settings, engine
         self.train, self.valid, self.queries = train, valid, queries
-        self.train_engine = engine.at(settings.train_layers)
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         self._check_data()
-        loss = _Loss(model, self.train_engine)
+        loss = _Loss(model)
         self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss  # broadcasts rank 0's weights
         self.coordinates = Coordinates(model)
         tensors = self.coordinates.tensors
@@ -232,7 +230,7 @@ class _Training:
         self.coordinates.push()
         total = self._backward(query, targets)
         if not math.isfinite(total):
-            self._explain(f"step {self.step + 1}", query, total, self.train_engine)
+            self._explain(f"step {self.step + 1}", query, total, self._train_engine())
         self.coordinates.pull()
         self._check_finite("the gradient of", {name: tensor.grad for name, tensor in self.coordinates.tensors.items()})
         self.optimiser.step()
@@ -258,6 +256,15 @@ class _Training:
                 return query
         raise InputError(f"{MAX_DRAWS} minibatches had no targets; the distribution of queries must ask for something.")
 
+    def _train_engine(self) -> Engine:
+        """The engine of this step, with the number of layers drawn anew if the settings have a range; the same in every
+        process. A network that is right at whatever depth it is asked has messages that converge (docs/depth.md)."""
+        least, most = self.settings.depths or (None, None)
+        if least is None or most is None or least == most:
+            return self.engine.at(least)
+        draw = generator(self.settings.seed, DEPTH, self.step)
+        return self.engine.at(int(torch.randint(least, most + 1, (), generator=draw)))
+
     def _backward(self, query: Query, targets: int) -> float:
         """Gradients of the mean loss over all targets of the minibatch, chunk by chunk; returns that mean in nats."""
         while True:
@@ -282,19 +289,21 @@ class _Training:
         if self.rank >= len(query):
             return total
         query = query[self.rank :: self.world] if self.world > 1 else query
+        engine = self._train_engine()
         for start in range(0, len(query), self.chunk):
             part = query[start : start + self.chunk].to(self.model.device)
             if not bool(self.model.target(part).any()):
                 continue
             with nullcontext() if self.world == 1 else self.loss.no_sync():  # type: ignore[operator]
-                loss = self.loss(part) / targets
+                loss = self.loss(part, engine) / targets
                 (loss * self.world).backward()  # DistributedDataParallel averages over the processes
             total += float(loss.detach())
         return total
 
     def _first_chunk(self) -> int:
         values = self.train[0]
-        per_sample = self.train_engine.kept_bytes(self.model, tuple(values.shape[1:]))
+        _, deepest = self.settings.depths or (None, None)
+        per_sample = self.engine.at(deepest).kept_bytes(self.model, tuple(values.shape[1:]))
         return max(1, min(self.settings.batch, KEPT_BYTES // max(1, per_sample)))
 
     def _check_finite(self, what: str, tensors: Mapping[str, Tensor | None]) -> None:

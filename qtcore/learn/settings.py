@@ -1,6 +1,7 @@
 """Training settings: one frozen dataclass, shown by `python -m qtcore.train --help`."""
 
 import math
+import re
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -41,8 +42,9 @@ class Settings:
     """Steps over which the rate rises linearly from zero."""
     averaging: float = 0.0
     """Decay of the moving average of the weights that is validated and kept; 0 keeps the weights themselves."""
-    train_layers: int | None = None
-    """Layers in training, if different from the model's own number (which validation always uses)."""
+    train_layers: int | str | None = None
+    """Layers in training, if different from the model's own number (which validation always uses): a number, or a range such
+    as 8-20, from which every step draws its number."""
     seed: int = 0
     """Seed of the initial weights, the order of the data and the queries."""
     validate_every: int = 200
@@ -66,7 +68,7 @@ class Settings:
             "decay_from": 0 <= self.decay_from <= 1,
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
-            "train_layers": self.train_layers is None or self.train_layers > 0,
+            "train_layers": self.train_layers is None or self.depths is not None,
             "seed": self.seed >= 0,
             "validate_every": self.validate_every > 0,
             "valid_rows": self.valid_rows > 0,
@@ -75,6 +77,15 @@ class Settings:
         for name, good in checks.items():
             if not good:
                 raise InputError(f"{name} cannot be {getattr(self, name)!r}.")
+
+    @property
+    def depths(self) -> tuple[int, int] | None:
+        """The least and the largest number of layers in training; None for the model's own number."""
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", str(self.train_layers))
+        if match is None:
+            return None
+        least, most = int(match[1]), int(match[2] or match[1])
+        return (least, most) if 0 < least <= most else None
 
     def total_steps(self, rows: int) -> int:
         """Number of minibatches for a dataset of this many rows, with the smaller last one of an epoch included."""

@@ -1,4 +1,4 @@
-/* The matrix product, written for the compiler to keep its sums in registers: TILE rows by up to 9 vectors at a time.
+/* The matrix product, written for the compiler to keep its sums in registers, a tile of them at a time.
    Products of rounded factors sum in float and are twice as fast, where the processor has them. */
 
 #include "matmul.h"
@@ -6,50 +6,67 @@
 #include <immintrin.h>
 #endif
 
-#define TILE 3
 #define UNROLL _Pragma("GCC unroll 9")
 
-/* For NV vectors: whole tiles, then the rows that are left. */
-#define MULTIPLY(NV)                                                                                                   \
-    static void multiply_##NV(integer rows, integer depth, const real *A, integer row, integer column, const real *B,  \
-                              real *C, integer ld, int add) {                                                          \
-        integer i = 0;                                                                                                 \
-        for (; i + TILE <= rows; i += TILE) {                                                                          \
-            vec sum[TILE][NV];                                                                                         \
-            for (int r = 0; r < TILE; r++)                                                                             \
-                for (int v = 0; v < NV; v++) sum[r][v] = add ? *(vec *)(C + (i + r) * ld + v * LANES) : (vec){0};      \
-            const real *a = A + i * row;                                                                               \
-            for (integer k = 0; k < depth; k++) {                                                                      \
-                const vec *b = (const vec *)(B + k * ld);                                                              \
-                _Pragma("GCC unroll 3") for (int r = 0; r < TILE; r++) {                                               \
-                    vec x = a[r * row + k * column] - (vec){0};                                                        \
-                    UNROLL for (int v = 0; v < NV; v++) sum[r][v] += x * b[v];                                         \
-                }                                                                                                      \
-            }                                                                                                          \
-            for (int r = 0; r < TILE; r++)                                                                             \
-                for (int v = 0; v < NV; v++) *(vec *)(C + (i + r) * ld + v * LANES) = sum[r][v];                       \
-        }                                                                                                              \
-        for (; i < rows; i++) {                                                                                        \
-            vec sum[NV];                                                                                               \
-            for (int v = 0; v < NV; v++) sum[v] = add ? *(vec *)(C + i * ld + v * LANES) : (vec){0};                   \
-            for (integer k = 0; k < depth; k++) {                                                                      \
-                vec x = A[i * row + k * column] - (vec){0};                                                            \
-                for (int v = 0; v < NV; v++) sum[v] += x * *(const vec *)(B + k * ld + v * LANES);                     \
-            }                                                                                                          \
-            for (int v = 0; v < NV; v++) *(vec *)(C + i * ld + v * LANES) = sum[v];                                    \
-        }                                                                                                              \
-    }
-MULTIPLY(1) MULTIPLY(2) MULTIPLY(3) MULTIPLY(4) MULTIPLY(5) MULTIPLY(6) MULTIPLY(7) MULTIPLY(8) MULTIPLY(9)
+/* A tile of R rows by NV vectors: its sums, its row of B and one entry of A fill the registers. There are 32 of them with
+   AVX-512 and 16 with AVX2 (on ARM 32 of half the size). */
+#if defined(__AVX512VL__)
+#define TILE 3
+#define WIDTH 9
+#define TILES(WITH, R) WITH(R, 1) WITH(R, 2) WITH(R, 3) WITH(R, 4) WITH(R, 5) WITH(R, 6) WITH(R, 7) WITH(R, 8) WITH(R, 9)
+#else
+#define TILE 4
+#define WIDTH 3
+#define TILES(WITH, R) WITH(R, 1) WITH(R, 2) WITH(R, 3)
+#endif
 
-typedef void product(integer, integer, const real *, integer, integer, const real *, real *, integer, int);
+#define MULTIPLY(R, NV)                                                                                                \
+    static void multiply_##R##_##NV(integer depth, const real *A, integer row, integer column, const real *B, real *C, \
+                                    integer ld, int add) {                                                             \
+        vec sum[R][NV];                                                                                                \
+        UNROLL for (int r = 0; r < R; r++)                                                                             \
+            UNROLL for (int v = 0; v < NV; v++) sum[r][v] = add ? *(vec *)(C + r * ld + v * LANES) : (vec){0};         \
+        for (integer k = 0; k < depth; k++) {                                                                          \
+            const vec *b = (const vec *)(B + k * ld);                                                                  \
+            UNROLL for (int r = 0; r < R; r++) {                                                                       \
+                const vec x = A[r * row + k * column] - (vec){0};                                                      \
+                UNROLL for (int v = 0; v < NV; v++) sum[r][v] += x * b[v];                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL for (int r = 0; r < R; r++)                                                                             \
+            UNROLL for (int v = 0; v < NV; v++) *(vec *)(C + r * ld + v * LANES) = sum[r][v];                          \
+    }
+TILES(MULTIPLY, 1) TILES(MULTIPLY, 2) TILES(MULTIPLY, 3)
+#if TILE == 4
+TILES(MULTIPLY, 4)
+#endif
+
+typedef void product(integer, const real *, integer, integer, const real *, real *, integer, int);
+
+#define NAME(R, NV) multiply_##R##_##NV,
+static product *const BY_SIZE[TILE + 1][WIDTH + 1] = {
+    {NULL},
+    {NULL, TILES(NAME, 1)},
+    {NULL, TILES(NAME, 2)},
+    {NULL, TILES(NAME, 3)},
+#if TILE == 4
+    {NULL, TILES(NAME, 4)},
+#endif
+};
+
+/* How many of the rows that are left the next tile takes: not so many that a thin one remains. */
+static inline integer next_tile(integer left) {
+    return left <= TILE ? left : left < 2 * TILE - 1 ? (left + 1) / 2 : TILE;
+}
 
 void multiply(integer rows, integer depth, const real *A, integer row, integer column, const real *B, real *C,
               integer ld, int add) {
-    static product *const by_width[] = {NULL,       multiply_1, multiply_2, multiply_3, multiply_4,
-                                        multiply_5, multiply_6, multiply_7, multiply_8, multiply_9};
-    for (integer done = 0; done < ld / LANES; done += 9) {
-        integer width = ld / LANES - done < 9 ? ld / LANES - done : 9;
-        by_width[width](rows, depth, A, row, column, B + done * LANES, C + done * LANES, ld, add);
+    for (integer done = 0; done < ld / LANES; done += WIDTH) {
+        const integer width = ld / LANES - done < WIDTH ? ld / LANES - done : WIDTH;
+        for (integer i = 0, tile; i < rows; i += tile) {
+            tile = next_tile(rows - i);
+            BY_SIZE[tile][width](depth, A + i * row, row, column, B + done * LANES, C + i * ld + done * LANES, ld, add);
+        }
     }
 }
 
