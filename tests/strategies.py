@@ -35,8 +35,8 @@ def normal(seed: int, *shape: int, scale: float = 1.0) -> Tensor:
     return scale * torch.randn(shape, generator=rng(seed), dtype=F64)
 
 
-def close(found: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
-    torch.testing.assert_close(found.detach(), expected.detach().to(found.dtype), rtol=tolerance, atol=tolerance)
+def close(result: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
+    torch.testing.assert_close(result.detach(), expected.detach().to(result.dtype), rtol=tolerance, atol=tolerance)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -43,10 +43,10 @@ def test_random_guess_iou() -> None:
     labels[:, :10] = 0
     labels[:, 10:15] = 2
     f = 0.5
-    found = random_guess_iou(labels, out=1)
-    assert found.shape == (400,)
-    assert found.mean().item() == pytest.approx(f / 2 / (f + (1 - f) / 2), abs=0.003)
+    result = random_guess_iou(labels, out=1)
+    assert result.shape == (400,)
+    assert result.mean().item() == pytest.approx(f / 2 / (f + (1 - f) / 2), abs=0.003)
     assert random_guess_iou(torch.zeros(50, 30, 30), out=1).mean().item() == pytest.approx(0.5, abs=0.01)
     assert random_guess_iou(torch.ones(50, 30, 30), out=1).max().item() == 0
-    assert torch.equal(found, random_guess_iou(labels, out=1))
-    assert not torch.equal(found, random_guess_iou(labels, out=1, seed=1))
+    assert torch.equal(result, random_guess_iou(labels, out=1))
+    assert not torch.equal(result, random_guess_iou(labels, out=1, seed=1))

@@ -26,11 +26,11 @@ def test_every_function_is_there(name: str) -> None:
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:cut]))
+            result = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
         for part in parts[cut:]:
-            found = getattr(found, part)
+            result = getattr(result, part)
         return
     raise AssertionError(f"{name} is nowhere")
 

@@ -10,8 +10,8 @@ from qtcore.errors import InputError
 
 
 def test_blocks_cover_each_pixel_once() -> None:
-    found = blocks((7, 5), 3, torch.Generator().manual_seed(0))
-    assert sorted(torch.cat(found).tolist()) == list(range(35))
+    result = blocks((7, 5), 3, torch.Generator().manual_seed(0))
+    assert sorted(torch.cat(result).tolist()) == list(range(35))
 
 
 def test_independent_pixels_come_out_with_their_mean_and_deviation() -> None:
@@ -19,9 +19,9 @@ def test_independent_pixels_come_out_with_their_mean_and_deviation() -> None:
     model = qtcore.GaussianRBM(12, 3, n_layers=2)
     model.W.data.zero_()
     model.b.data[:] = torch.linspace(-2, 2, 12)
-    found = dream(model, 4000, image_shape=(3, 4), size=2, smooth=0)
-    torch.testing.assert_close(found.mean(0), model.b.detach(), atol=0.1, rtol=0)
-    torch.testing.assert_close(found.std(0), torch.ones(12), atol=0.1, rtol=0)
+    result = dream(model, 4000, image_shape=(3, 4), size=2, smooth=0)
+    torch.testing.assert_close(result.mean(0), model.b.detach(), atol=0.1, rtol=0)
+    torch.testing.assert_close(result.std(0), torch.ones(12), atol=0.1, rtol=0)
     smooth = dream(model, 3, image_shape=(3, 4), size=2)
     torch.testing.assert_close(smooth, model.b.detach().expand(3, -1), atol=1e-4, rtol=0)
 
@@ -31,8 +31,8 @@ def test_correlated_pixels_come_out_correlated() -> None:
     model = qtcore.GaussianRBM(2, 1, n_layers=20)
     model.W.data[:] = 4.0
     model.c.data[:] = -16.0  # the mixture is even: the unit is on or off with the same probability
-    found = dream(model, 2000, image_shape=(1, 2), size=1, smooth=0)
-    assert float(torch.corrcoef(found.T)[0, 1]) > 0.6
+    result = dream(model, 2000, image_shape=(1, 2), size=1, smooth=0)
+    assert float(torch.corrcoef(result.T)[0, 1]) > 0.6
 
 
 def test_the_same_seed_dreams_the_same() -> None:
@@ -65,11 +65,11 @@ def test_independent_variables_come_out_with_their_probabilities() -> None:
     model = qtcore.RBM(5, 2, n_layers=2)
     model.W.data.zero_()
     model.c_v.data[:] = torch.linspace(-2, 2, 5)
-    found = dream_records(model, 4000)
-    assert set(found.unique().tolist()) == {0.0, 1.0}
-    torch.testing.assert_close(found.mean(0), model.c_v.detach().sigmoid(), atol=0.03, rtol=0)
-    assert (found[:2] == dream_records(model, 4000)[:2]).all()
-    assert (found != dream_records(model, 4000, seed=1)).any()
+    result = dream_records(model, 4000)
+    assert set(result.unique().tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(result.mean(0), model.c_v.detach().sigmoid(), atol=0.03, rtol=0)
+    assert (result[:2] == dream_records(model, 4000)[:2]).all()
+    assert (result != dream_records(model, 4000, seed=1)).any()
 
 
 def test_variables_that_agree_come_out_so_unless_they_are_drawn_together() -> None:

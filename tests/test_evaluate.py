@@ -62,34 +62,34 @@ def mean_of(each: list[float]) -> Score:
     return Score(mean, math.sqrt(sum((x - mean) ** 2 for x in each) / (len(each) - 1) / len(each)), len(each))
 
 
-def same_score(found: Score, expected: Score) -> None:
-    assert (found.mean, found.error) == (pytest.approx(expected.mean), pytest.approx(expected.error))
-    assert found.count == expected.count
+def same_score(result: Score, expected: Score) -> None:
+    assert (result.mean, result.error) == (pytest.approx(expected.mean), pytest.approx(expected.error))
+    assert result.count == expected.count
 
 
 @pytest.mark.parametrize("queries", ["uniform", "uniform:0.2", "patches:1", "one-target"])
 def test_nce_of_bits_is_over_all_targets(queries: str) -> None:
     model: RBM = build("RBM", scale=0.5)
     dataset = toy_for(model)
-    found = evaluate(model, dataset, "test", queries, 3, 1, None, None)
-    same_score(found, ratio(by_hand(model, dataset.test, queries, 3, 0)))
+    result = evaluate(model, dataset, "test", queries, 3, 1, None, None)
+    same_score(result, ratio(by_hand(model, dataset.test, queries, 3, 0)))
 
 
 def test_nce_of_faces_is_per_image_first() -> None:
     model: GaussianRBM = build("GaussianRBM", scale=0.3)
     dataset = toy_for(model)
     samples = [sample for sample in by_hand(model, dataset.test, "uniform", 0, 0) if sample]
-    found = evaluate(model, dataset, "test", "uniform", 0, 1, None, None)
-    same_score(found, mean_of([sum(sample) / len(sample) for sample in samples]))
-    assert found.mean != pytest.approx(ratio(samples).mean)
+    result = evaluate(model, dataset, "test", "uniform", 0, 1, None, None)
+    same_score(result, mean_of([sum(sample) / len(sample) for sample in samples]))
+    assert result.mean != pytest.approx(ratio(samples).mean)
 
 
 def test_several_draws_are_averaged_and_the_error_is_over_draws() -> None:
     model: RBM = build("RBM", scale=0.5)
     dataset = toy_for(model)
     draws = [ratio(by_hand(model, dataset.test, "uniform", 1, draw)).mean for draw in range(4)]
-    found = evaluate(model, dataset, "test", "uniform", 1, 4, None, None)
-    assert (found.mean, found.error) == (pytest.approx(mean_of(draws).mean), pytest.approx(mean_of(draws).error))
+    result = evaluate(model, dataset, "test", "uniform", 1, 4, None, None)
+    assert (result.mean, result.error) == (pytest.approx(mean_of(draws).mean), pytest.approx(mean_of(draws).error))
     one = Score(1.0, 0.5, 9)
     assert Score.over([one]) == one
     assert Score.over([one, Score(2.0, 0.1, 9)]) == Score(1.5, pytest.approx(0.5), 9)
@@ -99,14 +99,14 @@ def test_split_rows_layers_and_seed_count() -> None:
     model: RBM = build("RBM", scale=0.5)
     dataset = toy_for(model)
 
-    def found(split: str = "test", layers: int | None = None, seed: int = 0, rows: int | None = None) -> Score:
+    def result(split: str = "test", layers: int | None = None, seed: int = 0, rows: int | None = None) -> Score:
         return evaluate(model, dataset, split, "uniform", seed, 1, rows, layers)
 
-    assert found() == found()
-    assert found().mean != found(seed=1).mean
-    assert found().mean != found(layers=1).mean
-    assert found(rows=3) == found("valid")
-    assert found("train").count <= 2
+    assert result() == result()
+    assert result().mean != result(seed=1).mean
+    assert result().mean != result(layers=1).mean
+    assert result(rows=3) == result("valid")
+    assert result("train").count <= 2
 
 
 def test_a_grid_by_hand() -> None:
@@ -131,10 +131,10 @@ def test_a_grid_by_hand() -> None:
                 truth.append(label != 1)
         nats.append(sums[0] / 24)
         framed_nats.append(sums[1] / 24)
-        for way, found in enumerate((ious, framed_ious)):
+        for way, result in enumerate((ious, framed_ious)):
             both = sum(f[way] and t for f, t in zip(foreground, truth, strict=True))
             either = sum(f[way] or t for f, t in zip(foreground, truth, strict=True))
-            found.append(100 * both / either)
+            result.append(100 * both / either)
     grid = evaluate_grid(model, dataset, "test")
     same_score(grid.nce, mean_of(nats))
     same_score(grid.nce_framed, mean_of(framed_nats))
@@ -166,12 +166,12 @@ def run(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Co
 
 
 def test_what_is_printed(run: Command) -> None:
-    found = run("rbm.safetensors", "--seed", "3")
+    result = run("rbm.safetensors", "--seed", "3")
     model: RBM = build("RBM", scale=0.5)
     nats = ratio(by_hand(model, toy_for(model).test, "uniform", 3, 0))
     mean, error = nats.mean / math.log(2), nats.error / math.log(2)
-    assert found.code == 0
-    assert found.out.splitlines() == [
+    assert result.code == 0
+    assert result.out.splitlines() == [
         f"rbm.safetensors on rbm (stand-in), test, {nats.count} samples, queries uniform",
         f"NCE {mean:.4f} ± {error:.4f} bits, {nats.mean:.4f} ± {nats.error:.4f} nats (± over samples)",
     ]
@@ -221,11 +221,11 @@ def test_what_is_wrong_is_said_in_one_sentence(words: list[str], said: str, run:
 
 
 def test_help(run: Command) -> None:
-    found = run("--help")
-    assert (found.code, found.err) == (0, "")
-    assert "python -m qtcore.evaluate rbm/adult" in found.out
+    result = run("--help")
+    assert (result.code, result.err) == (0, "")
+    assert "python -m qtcore.evaluate rbm/adult" in result.out
     for option in ("--queries", "--layers", "--seed", "--draws", "--rows", "--split", "--data", "--device"):
-        assert option in found.out
+        assert option in result.out
 
 
 def test_another_engine(run: Command) -> None:

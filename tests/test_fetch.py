@@ -27,8 +27,8 @@ class Run(NamedTuple):
 
 
 def environment(cache: Path, data: Path | None, mirror: str) -> dict[str, str]:
-    found = {"QTCORE_CACHE": str(cache), "QTCORE_MIRROR": mirror}
-    return found if data is None else found | {"QTCORE_DATA": str(data)}
+    result = {"QTCORE_CACHE": str(cache), "QTCORE_MIRROR": mirror}
+    return result if data is None else result | {"QTCORE_DATA": str(data)}
 
 
 def fetch_in_shell(*arguments: str, cache: Path, data: Path | None = None, mirror: str = NOBODY) -> Run:
@@ -67,11 +67,11 @@ def fetch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 def lines(output: str) -> dict[str, list[str]]:
     """The lines that begin with a dataset's name."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for line in output.splitlines():
         if line.split(" ")[0] in names():
-            found.setdefault(line.split(" ")[0], []).append(line)
-    return found
+            result.setdefault(line.split(" ")[0], []).append(line)
+    return result
 
 
 def words(line: str) -> list[str]:
@@ -84,9 +84,9 @@ def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # 
     run = fetch_in_shell("--verify", cache=tmp_path / "cache", mirror=server.url)
     assert run.returncode == 0
     assert run.stderr == ""
-    found = lines(run.stdout)
-    assert list(found) == list(names())
-    for name, (line,) in found.items():
+    result = lines(run.stdout)
+    assert list(result) == list(names())
+    for name, (line,) in result.items():
         if name in OFFLINE:
             assert words(line)[1] == "right"
         else:
@@ -106,30 +106,30 @@ def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:  # n
     run = fetch_in_shell("--verify", cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0, run.stdout
     assert run.stderr == ""
-    found = {name: line for name, (line,) in lines(run.stdout).items()}
-    assert {name: words(line)[1] for name, line in found.items()} == {
+    result = {name: line for name, (line,) in lines(run.stdout).items()}
+    assert {name: words(line)[1] for name, line in result.items()} == {
         name: "stand-in" if name == "rcv1" else "right" for name in names()
     }
-    sources = {name: words(line)[2] for name, line in found.items()}
+    sources = {name: words(line)[2] for name, line in result.items()}
     assert sorted(name for name in sources if sources[name] == "rearranged") == ["adult", "connect4", "web"]
-    assert "missing: rcv1.train.data, rcv1.test.data" in found["rcv1"]
-    assert "no figure compares with the paper" in found["rcv1"]
-    assert "32152/10000/10000 × 128" in found["ocr_letters"]
-    assert "0.1128" in found["adult"]
-    assert "1.90" in found["frey"]
-    assert "1.9" in found["frey"].split("patches:")[1]
-    assert "16.4" in found["border"]
+    assert "missing: rcv1.train.data, rcv1.test.data" in result["rcv1"]
+    assert "no figure compares with the paper" in result["rcv1"]
+    assert "32152/10000/10000 × 128" in result["ocr_letters"]
+    assert "0.1128" in result["adult"]
+    assert "1.90" in result["frey"]
+    assert "1.9" in result["frey"].split("patches:")[1]
+    assert "16.4" in result["border"]
 
 
 def test_list(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
     run = fetch("--list", cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0
-    found = {name: line for name, (line,) in lines(run.stdout).items()}
-    assert list(found) == list(names())
-    assert words(found["adult"])[1:] == ["rearranged", "0.3", "MB", str(data_folder / "prepared" / "adult.npz")]
-    assert words(found["border"])[1:] == ["exact", "11.4", "MB", str(data_folder / "raw" / "mnist")]
-    assert words(found["rcv1"])[1] == "stand-in"
-    assert words(found["digits"])[1:] == ["exact", "scikit-learn"]
+    result = {name: line for name, (line,) in lines(run.stdout).items()}
+    assert list(result) == list(names())
+    assert words(result["adult"])[1:] == ["rearranged", "0.3", "MB", str(data_folder / "prepared" / "adult.npz")]
+    assert words(result["border"])[1:] == ["exact", "11.4", "MB", str(data_folder / "raw" / "mnist")]
+    assert words(result["rcv1"])[1] == "stand-in"
+    assert words(result["digits"])[1:] == ["exact", "scikit-learn"]
 
 
 def test_without_arguments_it_lists_and_fetches_nothing(fetch: Callable[..., Run], tmp_path: Path, server: Server) -> None:  # noqa: F811
@@ -143,9 +143,9 @@ def test_without_arguments_it_lists_and_fetches_nothing(fetch: Callable[..., Run
 def test_fetch_without_network(fetch: Callable[..., Run], tmp_path: Path) -> None:
     run = fetch("mushrooms", "glyphs", cache=tmp_path / "cache")
     assert run.returncode == 1
-    found = lines(run.stdout)
-    assert list(found) == ["mushrooms", "glyphs"]
-    (line,) = found["mushrooms"]
+    result = lines(run.stdout)
+    assert list(result) == ["mushrooms", "glyphs"]
+    (line,) = result["mushrooms"]
     assert "not fetched: mushrooms.npz could not be fetched" in line
     assert f"{NOBODY}/made/mushrooms.npz" in line
     assert str(tmp_path / "cache" / "made" / "mushrooms.npz") in line

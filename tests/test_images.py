@@ -63,8 +63,8 @@ def pixels(path: str) -> Any:
 
 
 def test_a_face_behind_a_mask(run: Command) -> None:
-    found = run("face.safetensors", "face.png", "--mask", "mask.png")
-    assert found == (0, "mean.png, deviation.png are in face.marginals.\n", "")
+    result = run("face.safetensors", "face.png", "--mask", "mask.png")
+    assert result == (0, "mean.png, deviation.png are in face.marginals.\n", "")
     face, known = grey(HEIGHT, WIDTH), grey(HEIGHT, WIDTH, seed=1) > 100
     model = face_model()
     maximum, mean, deviation = (model.statistics[name].double().numpy() for name in ("maximum", "mean", "deviation"))
@@ -178,8 +178,8 @@ def test_hidden_pixels_give_no_evidence(run: Command) -> None:
 
 def test_dark_on_bright_is_noted(run: Command) -> None:
     save("dark.png", 255 * (grey(4, 9, seed=2) < 170))
-    found = run("grid.safetensors", "dark.png")
-    assert (found.code, found.err) == (0, "note: most pixels are on; a contour should be bright on dark.\n")
+    result = run("grid.safetensors", "dark.png")
+    assert (result.code, result.err) == (0, "note: most pixels are on; a contour should be bright on dark.\n")
 
 
 def test_one_pixel(run: Command) -> None:
@@ -278,5 +278,5 @@ def test_a_shipped_face_model_fills_in_better_than_nothing(run: Command) -> None
     save("dream.png", truth)
     save("half.png", 255 * known)
     assert run("grbm/frey", "dream.png", "--mask", "half.png").code == 0
-    found = pixels("dream.marginals/mean.png")
-    assert np.abs(found - truth)[~known].mean() < 0.7 * np.abs(mean - truth)[~known].mean()
+    result = pixels("dream.marginals/mean.png")
+    assert np.abs(result - truth)[~known].mean() < 0.7 * np.abs(mean - truth)[~known].mean()

@@ -47,8 +47,8 @@ def marginals(model: Any, rows: list[list[float]], n_layers: int | None = None) 
 
 def test_bits(run: Command) -> None:
     Path("rows.csv").write_text("1,,0,\n0,1,1,0\n,NaN,?,na\n0.25,0,,1\n")
-    found = run("rbm.safetensors", "rows.csv")
-    assert found == (0, "7 blanks in 4 rows; their marginals are in rows.marginals.csv.\n", "")
+    result = run("rbm.safetensors", "rows.csv")
+    assert result == (0, "7 blanks in 4 rows; their marginals are in rows.marginals.csv.\n", "")
     header, *lines = answers_in()
     assert header == ["row", "variable", "probability"]
     p = marginals(build("RBM", scale=0.7), [[1, NAN, 0, NAN], [0, 1, 1, 0], [NAN] * 4, [0.25, 0, NAN, 1]]).probs
@@ -62,11 +62,11 @@ def test_numbers_are_in_the_models_own_units(run: Command) -> None:
     assert run("grbm.safetensors", "rows.csv").code == 0
     header, *lines = answers_in()
     assert header == ["row", "variable", "mean", "deviation"]
-    found = marginals(build("GaussianRBM", scale=0.7), [[1.5, NAN, -0.2, NAN]])
+    result = marginals(build("GaussianRBM", scale=0.7), [[1.5, NAN, -0.2, NAN]])
     for line, j in zip(lines, (1, 3), strict=True):
         assert line[:2] == ["1", str(j + 1)]
-        assert float(line[2]) == pytest.approx(float(found.mean[0, j]), rel=1e-6)
-        assert float(line[3]) == pytest.approx(float(found.stddev[0, j]), rel=1e-6)
+        assert float(line[2]) == pytest.approx(float(result.mean[0, j]), rel=1e-6)
+        assert float(line[3]) == pytest.approx(float(result.stddev[0, j]), rel=1e-6)
 
 
 def test_states(run: Command) -> None:
@@ -261,9 +261,9 @@ def test_what_is_wrong_is_said_in_one_sentence(words: list[str], said: str, run:
 
 
 def test_help(run: Command) -> None:
-    found = run("--help")
-    assert (found.code, found.err) == (0, "")
-    text = " ".join(found.out.split())
+    result = run("--help")
+    assert (result.code, result.err) == (0, "")
+    text = " ".join(result.out.split())
     assert "python -m qtcore.infer rbm/adult rows.csv" in text
     assert "A blank (nothing, ?, NA or NaN) is unknown." in text
     assert "in the standardised units that the model was trained in" in text

@@ -19,8 +19,8 @@ F64 = torch.float64
 ONE = torch.tensor(1.0)
 
 
-def close(found: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def close(result: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
 
 
 def evidence(seed: int, shape: tuple[int, ...], n_states: Any = 2) -> tuple[Tensor, Tensor]:
@@ -189,14 +189,14 @@ def test_rbm_and_dbm_are_pairwise_graphs(n_layers: int, how: tuple[float, float]
         return naive.pairwise_mrf(graph, query, n_layers, damping)
 
     first = {(j, 3 + i): W1[i, j] for i in range(2) for j in range(3)}
-    found = naive.rbm(RBM(W=W1, c_v=c_v, c_h=c_h1, T=T), query, n_layers, damping)
-    for logits, expected in zip(found, as_pairwise(first, torch.cat([c_v, c_h1])), strict=True):
+    result = naive.rbm(RBM(W=W1, c_v=c_v, c_h=c_h1, T=T), query, n_layers, damping)
+    for logits, expected in zip(result, as_pairwise(first, torch.cat([c_v, c_h1])), strict=True):
         close(bits(logits), expected)
 
     both = first | {(3 + i, 5 + k): W2[k, i] for k in range(2) for i in range(2)}
     model = DBM(W1=W1, W2=W2, c_v=c_v, c_h1=c_h1, c_h2=c_h2, T=T)
-    found = naive.dbm(model, query, n_layers, damping)
-    for logits, expected in zip(found, as_pairwise(both, torch.cat([c_v, c_h1, c_h2])), strict=True):
+    result = naive.dbm(model, query, n_layers, damping)
+    for logits, expected in zip(result, as_pairwise(both, torch.cat([c_v, c_h1, c_h2])), strict=True):
         close(bits(logits), expected)
 
 

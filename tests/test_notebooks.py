@@ -13,9 +13,9 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
 def notebook(request: pytest.FixtureRequest) -> nbformat.NotebookNode:
-    found = nbformat.read(request.param, as_version=4)
-    nbformat.validate(found)
-    return found
+    result = nbformat.read(request.param, as_version=4)
+    nbformat.validate(result)
+    return result
 
 
 def test_there_are_notebooks() -> None:

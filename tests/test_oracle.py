@@ -49,8 +49,8 @@ def query(values: Any, observed: Any) -> SimpleNamespace:
     return SimpleNamespace(values=values, observed=observed)
 
 
-def close(found: Tensor, expected: Any, tolerance: float = 1e-12) -> None:
-    torch.testing.assert_close(found, torch.as_tensor(expected, dtype=found.dtype), rtol=tolerance, atol=tolerance)
+def close(result: Tensor, expected: Any, tolerance: float = 1e-12) -> None:
+    torch.testing.assert_close(result, torch.as_tensor(expected, dtype=result.dtype), rtol=tolerance, atol=tolerance)
 
 
 def random(*shape: int, seed: int) -> Tensor:
@@ -197,8 +197,8 @@ def check_binary(model: Any, n_visible: int, n_hidden: int, phi: Callable[[Tenso
         assert (*best.visible[b].tolist(), *best.hidden[b].tolist()) == mode
     rows = list(itertools.product((0, 1), repeat=n_visible))
     likelihood = exact.log_likelihood(model, torch.tensor(rows, dtype=torch.float32))
-    for row, found in zip(rows, likelihood, strict=True):
-        close(found, math.log(sum(p for x, p in prior.items() if x[:n_visible] == row) / sum(prior.values())))
+    for row, result in zip(rows, likelihood, strict=True):
+        close(result, math.log(sum(p for x, p in prior.items() if x[:n_visible] == row) / sum(prior.values())))
     close(likelihood.exp().sum(), 1.0)
 
 
@@ -215,8 +215,8 @@ def test_pairwise() -> None:
 
     values, weights = [[2, 3, 1], [0, 1, 0]], [[0.5, 1.0, 0.0], [0.0, 0.3, 1.0]]
     asked = query(values, weights)
-    found, found_hidden, best = marginals(model, asked), hidden_marginals(model, asked), None
-    assert found.logits.shape == (2, 3, 4)
+    result, found_hidden, best = marginals(model, asked), hidden_marginals(model, asked), None
+    assert result.logits.shape == (2, 3, 4)
     for b in range(2):
 
         def weight(x: tuple[int, ...], b: int = b) -> float:
@@ -227,7 +227,7 @@ def test_pairwise() -> None:
 
         expected, mode = enumerate_states(n_states, weight)
         for column, i in enumerate((0, 2, 3)):
-            close(found.probs[b, column], expected[i] + [0.0] * (4 - n_states[i]))
+            close(result.probs[b, column], expected[i] + [0.0] * (4 - n_states[i]))
         close(found_hidden.probs[b, 0], [*expected[1], 0.0, 0.0])
         best = exact.most_probable(model, asked)
         assert (int(best.visible[b, 0]), int(best.hidden[b, 0]), *best.visible[b, 1:].tolist()) == mode
@@ -340,12 +340,12 @@ def test_gaussian(sigma: float) -> None:
     close(exact.most_probable(model, asked).visible[0, 0], 0.7)
 
     rows = random(4, 3, seed=5)
-    for row, found in zip(rows, exact.log_likelihood(model, rows), strict=True):
+    for row, result in zip(rows, exact.log_likelihood(model, rows), strict=True):
         phi = [
             float(-((row - b) ** 2).sum() / (2 * sigma**2) + c @ h + h @ W @ row / sigma)
             for h in torch.tensor(list(itertools.product((0.0, 1.0), repeat=2)), dtype=F64)
         ]
-        close(found, math.log(sum(map(math.exp, phi)) / z), 1e-8)
+        close(result, math.log(sum(map(math.exp, phi)) / z), 1e-8)
 
 
 def test_gaussian_mode_is_a_maximum() -> None:

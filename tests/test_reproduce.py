@@ -54,9 +54,9 @@ def test_names_and_numbers_that_do_not_exist_are_refused(run: Command) -> None:
         ("table1", "--seeds", "0"): "seeds",
     }.items():
         assert said in run(*words).sentence
-    found = run("--help")
-    assert found.code == 0
-    assert "--evaluate-only" in found.out
+    result = run("--help")
+    assert result.code == 0
+    assert "--evaluate-only" in result.out
 
 
 @pytest.mark.slow

@@ -45,16 +45,16 @@ def name_of(path: Path) -> str:
 
 def imports(tree: ast.AST) -> set[str]:
     """Modules of ours that are imported at run time; not those for the type checker alone."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        found |= imports(node)
-    return {name for name in found if name.split(".")[0] in ("qtcore", "app", "panel", "param", "bokeh", "holoviews")}
+            result |= {f"{node.module}.{alias.name}" for alias in node.names}
+        result |= imports(node)
+    return {name for name in result if name.split(".")[0] in ("qtcore", "app", "panel", "param", "bokeh", "holoviews")}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

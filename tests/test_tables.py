@@ -103,10 +103,10 @@ def test_more_iou_is_better_and_less_nce_is() -> None:
 
 
 def test_frey_rows() -> None:
-    found = tables.markdown(
+    result = tables.markdown(
         "frey", [record("advil", "grbm", "frey", **{"uniform": 1.55, "uniform-gibbs": 1.6, "patches": 1.5})]
     )
-    bp, gibbs = (next(line for line in found.splitlines() if line.startswith(f"| AdVIL-{name}")) for name in ("BP", "Gibbs"))
+    bp, gibbs = (next(line for line in result.splitlines() if line.startswith(f"| AdVIL-{name}")) for name in ("BP", "Gibbs"))
     assert "1.550" in bp
     assert "1.600" in gibbs
     assert "not sampled" in gibbs.split("|")[3]

@@ -57,15 +57,15 @@ def process(*arguments: object, **options: object) -> "subprocess.Popen[str]":
     ],
 )
 def test_what_needs_no_data_trains(name: str, options: tuple[str, ...], kind: str, run: Command, tmp_path: Path) -> None:
-    found = run(name, *QUICK, *options, "--out", tmp_path / "run")
-    assert found.code == 0, found.err
-    assert found.err == ""
+    result = run(name, *QUICK, *options, "--out", tmp_path / "run")
+    assert result.code == 0, result.err
+    assert result.err == ""
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
     model = qtcore.load(tmp_path / "run" / BEST)
     assert type(model).__name__ == kind
     assert model.provenance.experiment == name
     assert model.n_layers == 2
-    *lines, last = found.out.splitlines()
+    *lines, last = result.out.splitlines()
     assert lines[-1].startswith("step 4/4: loss ")
     assert last == f"Done: validation NCE {model.provenance.valid_nce_bits:.4f} bits; the model is {tmp_path / 'run' / BEST}."
     config = json.loads((tmp_path / "run" / CONFIG).read_text())
@@ -75,10 +75,10 @@ def test_what_needs_no_data_trains(name: str, options: tuple[str, ...], kind: st
 
 
 def test_with_no_terminal_there_are_quiet_lines(run: Command, tmp_path: Path) -> None:
-    found = run("rbm/digits", *QUICK, "--steps", "6", "--validate-every", "2", "--out", tmp_path / "run")
+    result = run("rbm/digits", *QUICK, "--steps", "6", "--validate-every", "2", "--out", tmp_path / "run")
     number = r"\d+\.\d{4}"
     line = rf"step \d/6: loss {number} nats, valid {number}, best {number} bits(, \d+ img/s)?"
-    *lines, _ = found.out.splitlines()
+    *lines, _ = result.out.splitlines()
     assert [text.split("/")[0] for text in lines] == ["step 2", "step 4", "step 6"]
     assert all(re.fullmatch(line, text) for text in lines)
 
@@ -226,8 +226,8 @@ def test_numbers_that_are_not_finite_stop_the_run(run: Command, tmp_path: Path, 
     toy = data.Dataset("toy", "gaussian", faces, faces, faces, "stand-in", "")
     monkeypatch.setattr(data, "load", lambda name: toy)
     words = ("--steps", "5", "--batch", "7", "--hidden", "3", "--layers", "4", "--save-every", "1")
-    found = run("grbm/frey", *words, "--learning-rate", "1e30", "--out", tmp_path / "run")
-    assert found.sentence.startswith("step 2: GaussianRBM: the message 'to_hidden' is not finite in layer 1;")
+    result = run("grbm/frey", *words, "--learning-rate", "1e30", "--out", tmp_path / "run")
+    assert result.sentence.startswith("step 2: GaussianRBM: the message 'to_hidden' is not finite in layer 1;")
     assert state(tmp_path / "run")[1]["step"] == 1
 
 
@@ -247,9 +247,9 @@ def test_data_that_are_not_here(run: Command, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("words", [("--help",), ("rbm/digits", "--help"), ("grid/border", "-h")])
 def test_help(words: tuple[str, ...], run: Command) -> None:
-    found = run(*words)
-    assert (found.code, found.err) == (0, "")
-    text = " ".join(found.out.split())
+    result = run(*words)
+    assert (result.code, result.err) == (0, "")
+    text = " ".join(result.out.split())
     assert "python -m qtcore.train rbm/adult" in text
     assert "torchrun --nproc-per-node 2 -m qtcore.train" in text
     assert "torchrun --nnodes 2" in text
@@ -319,9 +319,9 @@ def test_in_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
 
 
 def _best(folder: Path) -> float:
-    found = qtcore.load(folder / "run" / BEST).provenance.valid_nce_bits
-    assert found is not None
-    return found
+    result = qtcore.load(folder / "run" / BEST).provenance.valid_nce_bits
+    assert result is not None
+    return result
 
 
 def test_an_interrupt_before_training_begins(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,8 @@ export function render({model, el}) {
   function count() {
     const asked = lines.map((_, i) => i).filter((i) => roles[i] === TARGET), known = roles.filter((role) => role === KNOWN).length
     const right = (run) => asked.filter((i) => Math.abs(valueAt(data, run, deck.cursor, "mean", i) - truthOf(i)) < 0.5).length
-    const found = asked.length ? `; right side of ½: ${data.runs.map((run) => `${data.runs.length > 1 ? `${run.label} ` : ""}${right(run)}`).join(", ")} of ${asked.length}` : ""
-    readout.textContent = `${known} known, ${asked.length} asked, ${V - known - asked.length} unknown${found}`
+    const result = asked.length ? `; right side of ½: ${data.runs.map((run) => `${data.runs.length > 1 ? `${run.label} ` : ""}${right(run)}`).join(", ")} of ${asked.length}` : ""
+    readout.textContent = `${known} known, ${asked.length} asked, ${V - known - asked.length} unknown${result}`
   }
   function draw() {
     if (!data) return

@@ -55,12 +55,12 @@ def backend() -> Backend:
     choice, by = _choice()
     if choice == "torch":
         return _announced(Backend("torch", f"chosen by {by}."))
-    found = native_or_why_not()
-    if found.name == "torch":
+    result = native_or_why_not()
+    if result.name == "torch":
         if choice == "native":
-            raise BackendError(f"{by} asks for the native kernels, but {found.reason}")
-        return _announced(found)
-    return _announced(Backend("native", f"{found.reason}, {torch.get_num_threads()} thread(s)."))
+            raise BackendError(f"{by} asks for the native kernels, but {result.reason}")
+        return _announced(result)
+    return _announced(Backend("native", f"{result.reason}, {torch.get_num_threads()} thread(s)."))
 
 
 @contextlib.contextmanager
@@ -106,13 +106,13 @@ def native_or_why_not() -> Backend:
 _said: set[str] = set()
 
 
-def _announced(found: Backend) -> Backend:
+def _announced(result: Backend) -> Backend:
     """One line in the log when a backend is first decided on: a warning where somebody may be slow without knowing."""
-    if found.name not in _said:
-        _said.add(found.name)
-        unwanted = found.name == "torch" and not found.reason.startswith("chosen by")
-        _log.log(logging.WARNING if unwanted else logging.INFO, "backend %s", found)
-    return found
+    if result.name not in _said:
+        _said.add(result.name)
+        unwanted = result.name == "torch" and not result.reason.startswith("chosen by")
+        _log.log(logging.WARNING if unwanted else logging.INFO, "backend %s", result)
+    return result
 
 
 def usable(*tensors: Tensor) -> bool:

@@ -180,13 +180,13 @@ class _Field(ctypes.Structure):
 def layout_in(code: ctypes.CDLL, name: str) -> list[tuple[str, int]]:
     """Names and offsets of a task's fields as the library has them, and last its size."""
     fields = ctypes.pointer(_Field.in_dll(code, f"{name}_layout"))
-    found = []
+    layout = []
     for i in range(1000):
         field = fields[i]
-        found.append(("" if field.name is None else field.name.decode(), field.offset))
+        layout.append(("" if field.name is None else field.name.decode(), field.offset))
         if field.name is None:
             break
-    return found
+    return layout
 
 
 def layout_of(task: type[ctypes.Structure]) -> list[tuple[str, int]]:

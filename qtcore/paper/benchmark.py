@@ -85,10 +85,10 @@ def compare(kind: str, what: str, repeats: int) -> dict[str, float]:
         for name, work in fast.items():
             times[name] += [seconds(work) for _ in range(5)]
         times["naive"].append(seconds(lambda: run(lambda: naive.loss(model, part))) * len(query) / len(part))
-    found = {name: median(values) for name, values in times.items()}
+    entry = {name: median(values) for name, values in times.items()}
     with torch.no_grad():
         difference = abs(float(model.loss(part)) - float(naive.loss(model, part)))
-    return found | {"difference": difference, "images": len(query), "naive_images": len(part)}
+    return entry | {"difference": difference, "images": len(query), "naive_images": len(part)}
 
 
 def _memory_bytes() -> int:
@@ -158,7 +158,7 @@ def _edges(side: int) -> int:
 
 def one_query() -> dict[str, dict[str, float]]:
     """Milliseconds for one face and one contour image, with and without native kernels."""
-    found = {}
+    entry = {}
     for name, kind in (("one face, 50 layers", "grbm"), ("one contour image, 15 layers", "grid")):
         model, query = case(kind, 1)
         times = {}
@@ -167,8 +167,8 @@ def one_query() -> dict[str, dict[str, float]]:
                 work = lambda model=model, query=query: inference(lambda: model(query))  # noqa: E731
                 work()
                 times["plain torch" if backend == "torch" else "native kernels"] = 1e3 * median(seconds(work) for _ in range(9))
-        found[name] = times
-    return found
+        entry[name] = times
+    return entry
 
 
 def measure(quick: bool) -> dict[str, Any]:
@@ -189,10 +189,10 @@ def measure(quick: bool) -> dict[str, Any]:
     result["grid_share"] = {}
     for (title, kind), (what, passes) in product(CASES.items(), WORK.items()):
         if kind == "grid":
-            found = result["cases"][f"{title}: {what}"]
-            rate = PRODUCTS * 2 * MULTIPLY**3 / found["product"]
-            useful = passes * 2 * 66**2 * 6844 * 15 * found["images"]
-            result["grid_share"][what] = {"torch": rate, "share": useful / found["fast"] / rate}
+            entry = result["cases"][f"{title}: {what}"]
+            rate = PRODUCTS * 2 * MULTIPLY**3 / entry["product"]
+            useful = passes * 2 * 66**2 * 6844 * 15 * entry["images"]
+            result["grid_share"][what] = {"torch": rate, "share": useful / entry["fast"] / rate}
     if sys.platform == "linux":
         images = {"rbm": 500, "grbm": 8, "grid": 2}
         result["memory"] = {
@@ -215,22 +215,22 @@ def _processor() -> str:
 def tables(result: dict[str, Any]) -> str:
     """The numbers as Markdown."""
     lines = ["| | naive | fast | ratio | difference in loss |", "|---|---|---|---|---|"]
-    for title, found in result["cases"].items():
-        times = f"{1e3 * found['naive']:.0f} ms | {1e3 * found['fast']:.1f} ms | {found['naive'] / found['fast']:.0f}×"
-        part = f" (naive: {found['naive_images']} images)" if found["naive_images"] < found["images"] else ""
-        lines.append(f"| {title}{part} | {times} | {found['difference']:.1e} |")
+    for title, entry in result["cases"].items():
+        times = f"{1e3 * entry['naive']:.0f} ms | {1e3 * entry['fast']:.1f} ms | {entry['naive'] / entry['fast']:.0f}×"
+        part = f" (naive: {entry['naive_images']} images)" if entry["naive_images"] < entry["images"] else ""
+        lines.append(f"| {title}{part} | {times} | {entry['difference']:.1e} |")
     lines += ["", "Milliseconds for the batch; where the naive step does not fit the memory, a part of the batch is timed."]
-    for what, found in result["grid_share"].items():
-        rate = f"{found['torch'] / 1e9:.0f} GFLOP/s, torch's matrix product beside it"
-        lines += [f"The grid's useful work, {what}: {100 * found['share']:.0f} % of {rate}."]
+    for what, entry in result["grid_share"].items():
+        rate = f"{entry['torch'] / 1e9:.0f} GFLOP/s, torch's matrix product beside it"
+        lines += [f"The grid's useful work, {what}: {100 * entry['share']:.0f} % of {rate}."]
     lines += ["", "| peak memory of a training step | naive | fast | ratio |", "|---|---|---|---|"]
-    for title, found in result.get("memory", {}).items():
-        ratio = found["naive"] / max(found["fast"], 1)
-        lines.append(f"| {title} | {found['naive'] / 2**20:.0f} MiB | {found['fast'] / 2**20:.0f} MiB | {ratio:.1f}× |")
+    for title, entry in result.get("memory", {}).items():
+        ratio = entry["naive"] / max(entry["fast"], 1)
+        lines.append(f"| {title} | {entry['naive'] / 2**20:.0f} MiB | {entry['fast'] / 2**20:.0f} MiB | {ratio:.1f}× |")
     lines += ["", "| one query | plain torch | native kernels |", "|---|---|---|"]
     lines += [
-        f"| {name} | {found['plain torch']:.0f} ms | {found['native kernels']:.1f} ms |"
-        for name, found in result["one_query"].items()
+        f"| {name} | {entry['plain torch']:.0f} ms | {entry['native kernels']:.1f} ms |"
+        for name, entry in result["one_query"].items()
     ]
     lines += ["", "| grid inference, one image | layers | ms | ns per directed edge and layer |", "|---|---|---|---|"]
     lines += [

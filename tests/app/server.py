@@ -79,8 +79,8 @@ def _address(process: "subprocess.Popen[bytes]", log: Path, address: str) -> str
     deadline = time.monotonic() + SECONDS_TO_START
     while True:
         said = log.read_text(errors="replace")
-        if found := re.search(address, said):
-            return found[1]
+        if result := re.search(address, said):
+            return result[1]
         assert process.poll() is None, f"the server ended:\n{said}"
         assert time.monotonic() < deadline, f"the server did not listen within {SECONDS_TO_START} s:\n{said}"
         time.sleep(0.05)

@@ -14,9 +14,9 @@ def test_sides_of_a_square() -> None:
     labels[0, 3:6, 3:6] = 2
     clone = np.full((1, 9, 9), 2)
     clone[0, 3:6, 2], clone[0, 2, 3:6] = 0, 1
-    found = sides(clone, labels, labels == 0, 4)
-    assert np.allclose(found[[0, 1], [1, 0]], 0, atol=1e-9)
-    assert (found[[0, 1], [0, 1]] > 0.8).all()  # right, down
+    result = sides(clone, labels, labels == 0, 4)
+    assert np.allclose(result[[0, 1], [1, 0]], 0, atol=1e-9)
+    assert (result[[0, 1], [0, 1]] > 0.8).all()  # right, down
     everywhere = sides(np.full((1, 9, 9), 2), labels, labels == 0, 4)
     assert np.allclose(everywhere, 0, atol=1e-9)
     wheel = tables()["wheel"]
@@ -26,6 +26,6 @@ def test_sides_of_a_square() -> None:
 
 def test_every_clone_of_the_model_has_a_colour() -> None:
     model, _ = trained()
-    found = clone_colours(model)
-    assert len(found) == model.clones[0]
-    assert found is clone_colours(model)
+    result = clone_colours(model)
+    assert len(result) == model.clones[0]
+    assert result is clone_colours(model)

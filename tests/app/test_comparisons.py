@@ -33,8 +33,8 @@ def test_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "model", others.__getitem__)
 
     def runs(value: str) -> list[tuple[str, Model, int]]:
-        found = Comparison("rbm/adult", (3,), value, lambda: None, 200).runs(own, make)
-        return [(run.label, run.model, run.n_layers) for run in found]
+        result = Comparison("rbm/adult", (3,), value, lambda: None, 200).runs(own, make)
+        return [(run.label, run.model, run.n_layers) for run in result]
 
     assert runs("") == runs("rubbish") == runs("layers-99") == [("10 layers", own, 10)]
     assert runs("layers-3") == [("10 layers", own, 10), ("3 layers", own, 3)]

@@ -40,19 +40,19 @@ def test_new_models_are_offered_as_they_come(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_digits_are_real_and_in_range() -> None:
-    found = samples.samples("digits")
-    assert found.key == "test"
-    assert found.pictures().shape == (samples.N_SHOWN, 8, 8)
-    assert found.values.unique().tolist() == [level / 16 for level in range(17)]
-    assert len(found.values.unique(dim=0)) == samples.N_SHOWN
+    result = samples.samples("digits")
+    assert result.key == "test"
+    assert result.pictures().shape == (samples.N_SHOWN, 8, 8)
+    assert result.values.unique().tolist() == [level / 16 for level in range(17)]
+    assert len(result.values.unique(dim=0)) == samples.N_SHOWN
 
 
 def test_records_are_dreamed_where_there_are_no_data() -> None:
-    found = samples.samples("mushrooms")
-    assert (found.key, found.names) == ("dream", variable_names("mushrooms"))
-    assert set(found.values.unique().tolist()) == {0.0, 1.0}
-    assert 19 < float(found.values.sum(1).mean()) < 23  # a mushroom has 21 properties
-    assert len(found.values.unique(dim=0)) > 12
+    result = samples.samples("mushrooms")
+    assert (result.key, result.names) == ("dream", variable_names("mushrooms"))
+    assert set(result.values.unique().tolist()) == {0.0, 1.0}
+    assert 19 < float(result.values.sum(1).mean()) < 23  # a mushroom has 21 properties
+    assert len(result.values.unique(dim=0)) > 12
 
 
 def test_a_page_of_pixels_from_its_address() -> None:
@@ -98,30 +98,30 @@ def test_a_page_of_a_record_from_its_address() -> None:
 )
 def test_nonsense_in_the_address_is_ignored(query: str) -> None:
     page = DigitsPage(Shell(f"?page=digits{query}"))
-    (found,) = page.pages.values()
-    if isinstance(found, RecordPage):
-        assert (found.record.roles == TARGET).sum() == 62
-        assert found.number == 0
+    (result,) = page.pages.values()
+    if isinstance(result, RecordPage):
+        assert (result.record.roles == TARGET).sum() == 62
+        assert result.number == 0
     else:
-        assert (found.painter.weights == 0).sum() == 32
+        assert (result.painter.weights == 0).sum() == 32
 
 
 def test_switching_data_keeps_what_was_asked() -> None:
     shell = Shell("?page=digits")
     page = DigitsPage(shell)
     page._turn("adult")
-    found = shown(page, "adult")
-    assert isinstance(found, RecordPage)
+    result = shown(page, "adult")
+    assert isinstance(result, RecordPage)
     assert shell.states["digits"].model == "rbm/adult"
     assert shell.states["digits"].mask == ""
-    found.record.packet = b"\1\0\0\0" + bytes([UNKNOWN]) * 123
+    result.record.packet = b"\1\0\0\0" + bytes([UNKNOWN]) * 123
     page._turn("digits")
     assert shell.states["digits"].record == ""
     assert shell.states["digits"].model.endswith("/digits")
     page._turn("adult")
-    assert (found.record.roles == UNKNOWN).all()
+    assert (result.record.roles == UNKNOWN).all()
     assert shell.states["digits"].record == encode_bytes(np.zeros(123, np.uint8))
-    described, _ = unpack(found.record.frames)
+    described, _ = unpack(result.record.frames)
     assert described["runs"][0]["curves"]["nce"][-1] is None  # nothing is asked
 
 
@@ -138,16 +138,16 @@ def test_rbm_and_dbm_answer_the_same_question(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(engine, "model", models.__getitem__)
     shell = Shell("?page=digits&model=dbm/digits&compare=advil&image=test-1")
     page = DigitsPage(shell)
-    found = shown(page, "digits")
-    assert isinstance(found, PixelsPage)
-    assert found.model is models["dbm/digits"]
-    assert not found.notice.visible
-    assert [run["label"] for run in unpack(found.player.frames)[0]["runs"]] == ["QT", "AdVIL"]
-    found.use("rbm/digits")  # for which there are no AdVIL weights
-    assert [run["label"] for run in unpack(found.player.frames)[0]["runs"]] == ["10 layers"]
+    result = shown(page, "digits")
+    assert isinstance(result, PixelsPage)
+    assert result.model is models["dbm/digits"]
+    assert not result.notice.visible
+    assert [run["label"] for run in unpack(result.player.frames)[0]["runs"]] == ["QT", "AdVIL"]
+    result.use("rbm/digits")  # for which there are no AdVIL weights
+    assert [run["label"] for run in unpack(result.player.frames)[0]["runs"]] == ["10 layers"]
     assert (shell.states["digits"].model, shell.states["digits"].image) == ("rbm/digits", "test-1")
-    found.comparison.row.clicks = [1, 1]
-    assert [run["label"] for run in unpack(found.player.frames)[0]["runs"]] == ["RBM", "DBM"]
+    result.comparison.row.clicks = [1, 1]
+    assert [run["label"] for run in unpack(result.player.frames)[0]["runs"]] == ["RBM", "DBM"]
     assert shell.states["digits"].compare == "dbm"
 
 

@@ -56,17 +56,17 @@ def test_the_first_picture_uses_one_thread_for_its_tensors(monkeypatch: pytest.M
 def test_blobs_hold_what_the_layers_say() -> None:
     header, run = gaussian_run()
     blob = engine.compute(header, [run, run])
-    described, (found, again) = unpack(blob)
+    described, (result, again) = unpack(blob)
     assert described["seq"] == 5
     assert [each["name"] for each in described["channels"]] == ["mean", "deviation", "difference"]
     assert [each["count"] for each in described["runs"]] == [7, 7]
-    np.testing.assert_array_equal(found, again)
+    np.testing.assert_array_equal(result, again)
     with torch.no_grad():
         layers = list(run.model.layers(run.query))
     for index, layer in enumerate(layers):
         for c, values in enumerate([layer.marginals.mean, layer.marginals.stddev]):
             low, high = header.channels[c].low, header.channels[c].high
-            shown = low + found[index, c].reshape(-1) / 255 * (high - low)
+            shown = low + result[index, c].reshape(-1) / 255 * (high - low)
             expected = values[0].clamp(low, high).numpy()
             assert np.abs(shown - expected).max() <= (high - low) / 255
     truth = truth_bytes(blob)
@@ -96,9 +96,9 @@ def test_grids() -> None:
     encoder = GridEncoder(model, truth)
     header = Header((5, 6), encoder.channels, truth=encoder.truth_bytes())
     blob = engine.compute(header, [engine.Run("", model, query, encoder, 3)])
-    described, (found,) = unpack(blob)
-    assert found.shape == (4, 4, 5, 6)
-    assert found[:, 3].max() < 4  # clones
+    described, (result,) = unpack(blob)
+    assert result.shape == (4, 4, 5, 6)
+    assert result[:, 3].max() < 4  # clones
     assert described["runs"][0]["curves"]["nce"][-1] == pytest.approx(nce(model, query), rel=1e-4)
     assert 0 <= described["runs"][0]["curves"]["iou"][-1] <= 1
 
@@ -207,12 +207,12 @@ def test_models_are_shared_and_not_trained() -> None:
 def test_devices(wanted: str, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QTCORE_DEVICE", wanted)
     monkeypatch.setattr(engine, "_works", lambda name: False)
-    found = engine.device.__wrapped__()
-    assert found.name == "cpu"
-    assert sentence in found.sentence
-    assert bool(sentence) == bool(found.sentence)
-    assert found.refused == (sentence == "cannot be used")
+    result = engine.device.__wrapped__()
+    assert result.name == "cpu"
+    assert sentence in result.sentence
+    assert bool(sentence) == bool(result.sentence)
+    assert result.refused == (sentence == "cannot be used")
     monkeypatch.setattr(engine, "_works", lambda name: True)
-    found = engine.device.__wrapped__()
-    assert found.label == (wanted.split(":")[0] or "cuda").upper()
-    assert found.sentence == ""
+    result = engine.device.__wrapped__()
+    assert result.label == (wanted.split(":")[0] or "cuda").upper()
+    assert result.sentence == ""

@@ -300,9 +300,9 @@ def test_actions() -> None:
     lab = default()
 
     def after(action: str, *numbers: float) -> Lab:
-        found = applied(lab, action, list(numbers))
-        assert found is not None
-        return found
+        result = applied(lab, action, list(numbers))
+        assert result is not None
+        return result
 
     assert after("evidence", 2, 1).evidence == (-1, -1, 1, -1)
     assert after("coupling", 1, -0.5).couplings == (2.0, -0.5, 2.0, -2.0)

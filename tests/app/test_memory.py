@@ -22,18 +22,18 @@ async def visits(url: str, rounds: int) -> None:
 async def during(server: Server) -> Counter[str]:
     """What is alive while somebody is there."""
     socket = await connect(server.url)
-    found = await asyncio.to_thread(census, server)
+    result = await asyncio.to_thread(census, server)
     await leave(socket)
-    return found
+    return result
 
 
 def census(server: Server) -> Counter[str]:
     return Counter(json.loads(get(f"{server.url}census")))
 
 
-def of_one_user(found: Counter[str]) -> Counter[str]:
+def of_one_user(result: Counter[str]) -> Counter[str]:
     """What is made for each session anew, pages included."""
-    return Counter({kind: n for kind, n in found.items() if kind.startswith(OF_ONE_USER) or kind.endswith("Page")})
+    return Counter({kind: n for kind, n in result.items() if kind.startswith(OF_ONE_USER) or kind.endswith("Page")})
 
 
 @pytest.mark.slow

@@ -17,16 +17,16 @@ def packet(seq: int, *parts: np.ndarray) -> bytes:
 
 def test_good_packets() -> None:
     mask = np.arange(12).reshape(SHAPE)
-    found = decode_packet(packet(7, mask), SHAPE, drawable=False)
-    assert found is not None
-    assert found[0] == 7
-    assert found[2] is None
-    np.testing.assert_array_equal(found[1], mask)
+    result = decode_packet(packet(7, mask), SHAPE, drawable=False)
+    assert result is not None
+    assert result[0] == 7
+    assert result[2] is None
+    np.testing.assert_array_equal(result[1], mask)
     drawing = (mask % 2) * 255
-    found = decode_packet(packet(1, mask, drawing), SHAPE, drawable=True)
-    assert found is not None
-    assert found[2] is not None
-    np.testing.assert_array_equal(found[2], drawing)
+    result = decode_packet(packet(1, mask, drawing), SHAPE, drawable=True)
+    assert result is not None
+    assert result[2] is not None
+    np.testing.assert_array_equal(result[2], drawing)
 
 
 @pytest.mark.parametrize(

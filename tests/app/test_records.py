@@ -17,10 +17,10 @@ def packet(seq: int, *roles: int) -> bytes:
 
 
 def test_good_roles() -> None:
-    found = decode_roles(packet(3, KNOWN, TARGET, UNKNOWN), 3)
-    assert found is not None
-    assert found[0] == 3
-    assert found[1].tolist() == [KNOWN, TARGET, UNKNOWN]
+    result = decode_roles(packet(3, KNOWN, TARGET, UNKNOWN), 3)
+    assert result is not None
+    assert result[0] == 3
+    assert result[1].tolist() == [KNOWN, TARGET, UNKNOWN]
 
 
 @pytest.mark.parametrize("bad", [b"", packet(1, KNOWN), packet(0, 0, 0, 0), packet(1, 0, 7, 0), None, "text"])

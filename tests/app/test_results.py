@@ -16,7 +16,7 @@ PATH = re.compile(r"""(?:^|[\s"'>(=:,])(?:~?/\w|[A-Za-z]:\\)""")
 
 def record(dataset: str = "adult", mean: float = 0.15, source: str = "exact", **more: object) -> dict[str, object]:
     scores = {"bp": {"mean": mean, "error": 0.001, "samples": 7}}
-    found = {
+    result = {
         "table": "table1",
         "method": "qt",
         "model": "rbm",
@@ -25,7 +25,7 @@ def record(dataset: str = "adult", mean: float = 0.15, source: str = "exact", **
         "source": source,
         "scores": scores,
     }
-    return found | more
+    return result | more
 
 
 def verdicts(html: str) -> list[str]:
@@ -42,11 +42,11 @@ def test_every_figure_of_the_paper_is_there() -> None:
 
 def test_verdicts() -> None:
     records = [record(mean=0.15), record("dna", 0.9), record("web", 0.133), record("rcv1", 0.4, "stand-in")]
-    found = results.html(records)
-    names = [verdict for verdict in verdicts(found) if verdict != "not yet trained"]
+    result = results.html(records)
+    names = [verdict for verdict in verdicts(result) if verdict != "not yet trained"]
     assert sorted(names) == ["better", "not comparable", "same", "worse"]
-    assert "-0.017 ✓ better" in found
-    assert "<em>✓ better</em> 1" in found  # the legend counts
+    assert "-0.017 ✓ better" in result
+    assert "<em>✓ better</em> 1" in result  # the legend counts
 
 
 def test_how_a_figure_was_made() -> None:
@@ -74,10 +74,10 @@ def test_broken_records_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_the_shipped_records() -> None:
-    found = results.results()
-    assert {each["table"] for each in found} <= set(TABLES)
-    assert {each["dataset"] for each in found if each["table"] == "table1"} <= set(DATASETS)
-    html = results.html(found)
+    result = results.results()
+    assert {each["table"] for each in result} <= set(TABLES)
+    assert {each["dataset"] for each in result if each["table"] == "table1"} <= set(DATASETS)
+    html = results.html(result)
     assert len([verdict for verdict in verdicts(html) if verdict in ("better", "worse", "same")]) >= 4
     assert not PATH.search(html)
     assert PATH.search(results.html([record(note="Trained in /home/somebody/runs.")]))  # or it would find nothing anywhere

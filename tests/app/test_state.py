@@ -16,9 +16,9 @@ binary = st.sampled_from([0, 255])
 
 @given(hnp.arrays(np.uint8, (7, 5), elements=binary | st.integers(0, 255)))
 def test_masks_survive(mask: np.ndarray) -> None:
-    found = decode_bytes(encode_bytes(mask), (7, 5))
-    assert found is not None
-    np.testing.assert_array_equal(found, mask)
+    result = decode_bytes(encode_bytes(mask), (7, 5))
+    assert result is not None
+    np.testing.assert_array_equal(result, mask)
 
 
 def test_hard_masks_are_short() -> None:

@@ -61,8 +61,8 @@ def test_labels_against_the_definition() -> None:
     images[:5] = rng.choice([0, 127, 128, 255], (5, 9, 7), p=[0.8, 0.05, 0.05, 0.1])
     labels = border_labels(torch.from_numpy(images))
     assert labels.dtype == torch.uint8
-    for image, found in zip(images, labels.numpy(), strict=True):
-        np.testing.assert_array_equal(found, naive_labels(image))
+    for image, result in zip(images, labels.numpy(), strict=True):
+        np.testing.assert_array_equal(result, naive_labels(image))
 
 
 def test_black_and_white_images_have_the_labels_of_grey_ones() -> None:

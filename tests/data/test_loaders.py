@@ -148,12 +148,12 @@ class TestNames:
         return dict(zip(data.variable_names, all_rows(data).sum(0).int().tolist(), strict=True))
 
     def groups(self, name: str) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        result: dict[str, list[int]] = {}
         variable_names = kept(name).variable_names
         assert variable_names is not None
         for column, variable in enumerate(variable_names):
-            found.setdefault(variable.split(" ")[0], []).append(column)
-        return found
+            result.setdefault(variable.split(" ")[0], []).append(column)
+        return result
 
     def test_adult(self, data_folder: Path) -> None:
         rows = all_rows(kept("adult"))
@@ -299,12 +299,12 @@ class TestOriginals:
 
     @pytest.mark.parametrize("name", ["dna", "mushrooms", "nips", "frey"])
     def test_originals_give_what_the_prepared_arrays_give(self, data_folder: Path, name: str, raw_only: Path) -> None:
-        found = load(name)
+        result = load(name)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("QTCORE_DATA", str(data_folder))
             expected = load(name)
-        assert found.source == "exact"
-        for split, part in found.splits.items():
+        assert result.source == "exact"
+        for split, part in result.splits.items():
             assert torch.equal(part, expected.splits[split])
 
     def test_download_then_cache(self, data_folder: Path, server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,9 +394,9 @@ class TestRcv1:
         shutil.copy(data_folder / "prepared" / "rcv1_valid_only.npz", data / "prepared")
         monkeypatch.setenv("QTCORE_DATA", str(data))
         self.put(data / "raw", {"valid": parts["valid"]})
-        found = load("rcv1")
-        assert found.source == "stand-in"
-        assert "no figure compares with the paper" in found.note
+        result = load("rcv1")
+        assert result.source == "stand-in"
+        assert "no figure compares with the paper" in result.note
         self.put(cache, {split: parts[split] for split in ("train", "test")})
         assert load("rcv1").source == "exact"
 

@@ -46,9 +46,9 @@ def python2_pickle(array: np.ndarray) -> bytes:
 def test_pickled_arrays_of_old_and_new_python() -> None:
     array = np.arange(256, dtype=np.uint8).reshape(4, 64)
     for data in (python2_pickle(array), pickle.dumps([array], protocol=3)):
-        (found,) = read_pickled_arrays(data, "x.pkl")
-        assert found.dtype == np.uint8
-        np.testing.assert_array_equal(found, array)
+        (result,) = read_pickled_arrays(data, "x.pkl")
+        assert result.dtype == np.uint8
+        np.testing.assert_array_equal(result, array)
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
@@ -101,9 +101,9 @@ def test_no_pickle_is_opened_before_its_hash_matched(cache: Path, tmp_path: Path
 
 def test_npz() -> None:
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.ones(2, np.float32)}
-    found = read_npz(npz(**arrays), "x.npz", ("a",))
-    assert list(found) == ["a"]
-    np.testing.assert_array_equal(found["a"], arrays["a"])
+    result = read_npz(npz(**arrays), "x.npz", ("a",))
+    assert list(result) == ["a"]
+    np.testing.assert_array_equal(result["a"], arrays["a"])
 
 
 def _npy() -> bytes:

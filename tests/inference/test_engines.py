@@ -33,9 +33,9 @@ def test_the_protocol(kind: str, name: str) -> None:
     *_, last = engine.layers(model, query)
     *_, traced = model.trace(query, engine=engine)
     own = model(query)
-    for found in (by_hand, last.marginals, traced.marginals, engine.run(model, query), model(query, engine=engine)):
-        assert found.batch_shape == own.batch_shape
-        close(model.variables.numbers(found), model.variables.numbers(by_hand), 1e-8)
+    for result in (by_hand, last.marginals, traced.marginals, engine.run(model, query), model(query, engine=engine)):
+        assert result.batch_shape == own.batch_shape
+        close(model.variables.numbers(result), model.variables.numbers(by_hand), 1e-8)
     assert last.index == engine.steps(model)
     assert last.hidden.batch_shape == next(iter(model.layers(query))).hidden.batch_shape
     assert engine.hidden(state).batch_shape == last.hidden.batch_shape

@@ -59,14 +59,14 @@ def exact_visible_sample(model: Model, query: Query, generator: torch.Generator)
 def test_reaches_the_exact_marginals_from_the_unaries(kind: str) -> None:
     model = small(kind)
     query = question(500)
-    found = model(query, engine=Gibbs(400, 50, 2))
+    result = model(query, engine=Gibbs(400, 50, 2))
     expected = exact.marginals(model, query[:1])
     unsure = BINARY_WEIGHT < 1
-    assert z_scores(found.mean[:, unsure], expected.mean[0, unsure]).abs().max() < 4.5
-    assert torch.allclose(found.mean[:, ~unsure].double(), VALUES[~unsure].double(), atol=1e-6)
+    assert z_scores(result.mean[:, unsure], expected.mean[0, unsure]).abs().max() < 4.5
+    assert torch.allclose(result.mean[:, ~unsure].double(), VALUES[~unsure].double(), atol=1e-6)
     if kind == "grbm":
-        assert isinstance(found, MixtureSameFamily)
-        assert torch.allclose(found.stddev.mean(0)[unsure], expected.stddev[0, unsure], rtol=0.03)
+        assert isinstance(result, MixtureSameFamily)
+        assert torch.allclose(result.stddev.mean(0)[unsure], expected.stddev[0, unsure], rtol=0.03)
 
 
 def test_does_not_drift_from_the_exact_distribution() -> None:

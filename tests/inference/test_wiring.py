@@ -21,13 +21,13 @@ def general(model: Any, query: Any, n: int) -> list[tuple[Any, Any, Tensor]]:
     """Visible and hidden marginals and residuals of each layer, on the wiring alone."""
     own = BP().passing(model, query).choices
     passing = FactorPassing(*model.graph().as_factors(model.evidence(query)), own)
-    messages, found = passing.initial(), []
+    messages, result = passing.initial(), []
     residual = passing.before()["residual"]
     for _ in range(n + 1):
-        found.append((*passing.answers(messages), residual))
+        result.append((*passing.answers(messages), residual))
         messages, info = passing.update(messages)
         residual = info["residual"]
-    return found
+    return result
 
 
 @pytest.mark.parametrize("T", [1.0, 0.6, 0.0])
@@ -99,8 +99,8 @@ def test_higher_orders_and_ties_are_exact_on_trees(n_states: Any, scopes: Any, w
     for i in range(len(n_states)):
         others = [k for k in range(len(n_states)) if k != i]
         expected = table.logsumexp(others) if T else table.amax(others)
-        found = visible.logits[0, i, : n_states[i]]
-        close(found - found.amax(), expected - expected.amax(), 1e-9)
+        result = visible.logits[0, i, : n_states[i]]
+        close(result - result.amax(), expected - expected.amax(), 1e-9)
 
 
 def _first(which: list[int], numbers: list[int]) -> list[int]:
@@ -115,8 +115,8 @@ def _first(which: list[int], numbers: list[int]) -> list[int]:
 def test_a_message_of_three_variables_by_loops(sums: bool) -> None:
     table, cavities = normal(0, 2, 2, 3, 4), [normal(k + 1, 2, size, 5) for k, size in enumerate((2, 3, 4))]
     for axis, size in enumerate((2, 3, 4)):
-        found = message(axis, cavities, table, sums, mild=True)
-        assert found.shape == (2, size, 5)
+        result = message(axis, cavities, table, sums, mild=True)
+        assert result.shape == (2, size, 5)
         for f, s, b in itertools.product(range(2), range(size), range(5)):
             scores = []
             for state in itertools.product(range(2), range(3), range(4)):
@@ -125,7 +125,7 @@ def test_a_message_of_three_variables_by_loops(sums: bool) -> None:
                     scores.append(float(table[(f, *state)]) + others)
             top = max(scores)
             expected = top + math.log(sum(math.exp(x - top) for x in scores)) if sums else top
-            assert float(found[f, s, b]) == pytest.approx(expected, abs=1e-12)
+            assert float(result[f, s, b]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_gradients_add_up_over_ties() -> None:

@@ -57,13 +57,13 @@ def test_second_derivatives_of_the_loss(kind: str, backend: Any, n: int) -> None
         leaves = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
         first = dict(zip(leaves, torch.autograd.grad(loss(leaves), list(leaves.values()), create_graph=True), strict=True))
         along = sum((first[name] * direction[name]).sum() for name in first)
-        found = torch.autograd.grad(along, list(leaves.values()))  # type: ignore[arg-type]
+        result = torch.autograd.grad(along, list(leaves.values()))  # type: ignore[arg-type]
         step = 1e-5
         sides = [
             gradient(loss, {name: tensor.detach() + sign * step * direction[name] for name, tensor in parameters.items()})
             for sign in (1, -1)
         ]
-    for product, name in zip(found, leaves, strict=True):
+    for product, name in zip(result, leaves, strict=True):
         close(product, (sides[0][name] - sides[1][name]) / (2 * step), 1e-7)
 
 
@@ -74,10 +74,10 @@ def test_torch_func_grad(kind: str, backend: Any) -> None:
     with kernels.use(backend):
         expected = gradient(loss, {name: tensor.clone() for name, tensor in parameters.items()})
         with Calls() as calls:
-            found = torch.func.grad(loss)(parameters)
+            result = torch.func.grad(loss)(parameters)
     assert not calls.names  # the operators cannot be transformed, so that the layers run on plain torch
     for name, tensor in expected.items():
-        close(found[name], tensor)
+        close(result[name], tensor)
 
 
 @kinds
@@ -89,7 +89,7 @@ def test_torch_func_grad_of_grad(kind: str) -> None:
         first = torch.func.grad(loss)(given)
         return sum((first[name] * direction[name]).sum() for name in first)  # type: ignore[return-value]
 
-    found = torch.func.grad(along)(parameters)
+    result = torch.func.grad(along)(parameters)
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
     first = torch.autograd.grad(loss(leaves), list(leaves.values()), create_graph=True)
     expected = torch.autograd.grad(
@@ -97,7 +97,7 @@ def test_torch_func_grad_of_grad(kind: str) -> None:
         list(leaves.values()),
     )
     for name, tensor in zip(leaves, expected, strict=True):
-        close(found[name], tensor)
+        close(result[name], tensor)
 
 
 @pytest.mark.parametrize("kind", ["RBM", "DBM"])
@@ -111,10 +111,10 @@ def test_the_hessian_of_a_binary_model(kind: str) -> None:
     def of_weights(weights: Tensor) -> Tensor:
         return loss({name: weights, **rest})
 
-    found = torch.func.hessian(of_weights)(W).reshape(W.numel(), W.numel())
+    result = torch.func.hessian(of_weights)(W).reshape(W.numel(), W.numel())
     expected = torch.autograd.functional.hessian(of_weights, W).reshape(W.numel(), W.numel())
-    close(found, expected)
-    close(found, found.T)
+    close(result, expected)
+    close(result, result.T)
 
 
 def test_vmap_over_models() -> None:

@@ -102,9 +102,9 @@ def test_grid_gradients_do_not_drown_in_rounding() -> None:
     model = randomise(GridMRF(4, 5, clones=(3, 1, 1), n_layers=15, dtype=F32), 0)
     query = ask(model, 1, "hard", batch=2)
     exact = gradients(in_double(model), query)
-    found = gradients(model, query)
+    result = gradients(model, query)
     for name, expected in exact.items():
-        close(found[name].double(), expected, 1e-5)
+        close(result[name].double(), expected, 1e-5)
 
 
 @pytest.fixture
@@ -167,9 +167,9 @@ def test_gradients_of_large_binary_weights(size: float, n: int) -> None:
             model.c_h.copy_(size * torch.randn(6, generator=rng(seed + 20)))
         query = ask(model, seed, "hard")
         exact = gradients(in_double(model), query, n)
-        found = gradients(model, query, n)
+        result = gradients(model, query, n)
         for name, expected in exact.items():
-            close(found[name].double(), expected, 2e-4)
+            close(result[name].double(), expected, 2e-4)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ def test_many_callers_at_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> Non
     expected = [[answer(model(query)), *loss_and_gradient(model, query)] for query in queries]
     with ThreadPoolExecutor(8) as callers:
         for _ in range(3):
-            found = callers.map(lambda query: [answer(model(query)), *loss_and_gradient(model, query)], queries)
-            for ours, theirs in zip(found, expected, strict=True):
+            result = callers.map(lambda query: [answer(model(query)), *loss_and_gradient(model, query)], queries)
+            for ours, theirs in zip(result, expected, strict=True):
                 for a, b in zip(ours, theirs, strict=True):
                     close(a, b, 1e-12)
 
@@ -96,10 +96,10 @@ def test_a_fork_works_after_a_call(kind: str, monkeypatch: pytest.MonkeyPatch) -
         queue = context.Queue()
         process = context.Process(target=child, args=(model, queue), daemon=True)
         process.start()
-        found = torch.tensor(queue.get(timeout=30), dtype=expected[0].dtype)
+        result = torch.tensor(queue.get(timeout=30), dtype=expected[0].dtype)
         process.join(30)
         assert process.exitcode == 0
-        close(found, expected[0], 1e-12)
+        close(result, expected[0], 1e-12)
         loader = DataLoader(Answers(model), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=30)
         for ours, theirs in zip(loader, expected, strict=True):
             close(ours, theirs, 1e-12)

@@ -146,13 +146,13 @@ def _hold(number: int, news: Connection) -> None:
 
 def _set_trap(file: str, stage: str, count: int, news: Connection) -> None:
     """Stop for good at this stage of the count-th save of this file."""
-    found = 0
+    result = 0
 
     def passing(here: str, path: str) -> None:
-        nonlocal found
+        nonlocal result
         if here == stage and file in Path(path).name:
-            found += 1
-            if found == count:
+            result += 1
+            if result == count:
                 news.send("trapped")
                 time.sleep(600)
 

@@ -38,8 +38,8 @@ def gradients(model: Model, data: Any, queries: Mask | None = None, **changes: A
     """Gradients of the first minibatch, in the optimiser's coordinates, and its loss."""
     run = training(model, data, queries, **changes)
     loss = run._one_step()
-    found = {name: tensor.grad.clone() for name, tensor in run.coordinates.tensors.items() if tensor.grad is not None}
-    return found | {"loss": torch.tensor(loss, dtype=F64)}
+    result = {name: tensor.grad.clone() for name, tensor in run.coordinates.tensors.items() if tensor.grad is not None}
+    return result | {"loss": torch.tensor(loss, dtype=F64)}
 
 
 def authors_loss(model: RBM, coordinates: dict[str, Tensor], query: Query) -> Tensor:

@@ -81,7 +81,7 @@ def test_learns(kind: str) -> None:
     if kind == "grbm":
         train, valid = 2 * train - 1, 2 * valid - 1
     budget = advil.Budget(steps=150, decoder_steps=5, batch=100, rate=5e-3, helper_rate=5e-3, every=10)
-    found = advil.train(model, train, valid, 3, 5, budget)
-    first, best = found.history[0][1], found.valid
-    assert best == min(nce for _, nce in found.history)
+    result = advil.train(model, train, valid, 3, 5, budget)
+    first, best = result.history[0][1], result.valid
+    assert best == min(nce for _, nce in result.history)
     assert best < first - 0.1

@@ -115,10 +115,10 @@ def test_when_memory_runs_out_chunks_are_halved(error: Exception, monkeypatch: p
     expected = gradients(build("RBM"), twins(11), batch=11)
     cramped = Cramped(3, error)
     cramped.install(monkeypatch)
-    found = gradients(build("RBM"), twins(11), batch=11)
+    result = gradients(build("RBM"), twins(11), batch=11)
     assert cramped.tried == [11, 6, 3, 3, 3, 2]
     for name, gradient in expected.items():
-        close(found[name], gradient, 1e-12)
+        close(result[name], gradient, 1e-12)
 
 
 def test_a_smaller_chunk_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

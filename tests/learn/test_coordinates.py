@@ -83,6 +83,6 @@ def test_max_product_has_no_unit() -> None:
     ],
 )
 def test_a_parameter_that_plays_no_part_has_gradient_zero(model: "RBM | GaussianRBM | PairwiseMRF") -> None:
-    found = gradients(model, twins(9))
-    assert any(not tensor.any() for tensor in found.values())
-    assert any(tensor.any() for tensor in found.values())
+    result = gradients(model, twins(9))
+    assert any(not tensor.any() for tensor in result.values())
+    assert any(tensor.any() for tensor in result.values())

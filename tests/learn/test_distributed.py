@@ -62,10 +62,10 @@ def test_two_processes_give_the_gradient_of_one(name: str, of_two: Path) -> None
     expected = case(**CASES[name])
     assert any(gradient.any() for gradient in expected.values())
     for rank in (0, 1):
-        found = load_file(of_two / f"{name} {rank}.safetensors")
-        assert found.keys() == expected.keys()
+        result = load_file(of_two / f"{name} {rank}.safetensors")
+        assert result.keys() == expected.keys()
         for key, gradient in expected.items():
-            close(found[key], gradient, 1e-12)
+            close(result[key], gradient, 1e-12)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -91,9 +91,9 @@ def test_two_processes_train_the_model_of_one_also_when_one_was_asked_to_stop(tm
     trained = weights_of(fit(folder=tmp_path / "one"))
     for rank in (0, 1):
         for name, expected in {"stopped": stopped, "trained": trained}.items():
-            found = load_file(tmp_path / f"{name} {rank}.safetensors")
+            result = load_file(tmp_path / f"{name} {rank}.safetensors")
             for key, tensor in expected.items():
-                close(found[key], tensor, 1e-9)
+                close(result[key], tensor, 1e-9)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
     mine, theirs = log(tmp_path / "one"), log(tmp_path / "run")
     assert [line["step"] for line in mine] == [line["step"] for line in theirs]

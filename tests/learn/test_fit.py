@@ -68,8 +68,8 @@ def test_it_is_plain_adam_on_the_authors_form(options: dict[str, Any]) -> None:
             average[name] = decay * average[name] + (1 - decay) * leaf.detach()
 
     seen: list[float] = []
-    found = qtcore.fit(model, data, queries=fixed(SOME), settings=settings, callback=lambda p: seen.append(p.loss))
-    assert found is model
+    result = qtcore.fit(model, data, queries=fixed(SOME), settings=settings, callback=lambda p: seen.append(p.loss))
+    assert result is model
     assert seen == pytest.approx(losses)
     expected = average if options else leaves
     for name, parameter in model.named_parameters():
@@ -80,9 +80,9 @@ def test_a_learned_temperature_stays_positive() -> None:
     torch.manual_seed(0)
     coins = (torch.rand(50, 4, generator=rng(0)) < 0.5).float()  # nothing to learn: the beliefs, and T, want to vanish
     model = RBM(4, 3, temperature=0.5, learn_temperature=True)
-    found: list[float] = []
-    fit(model, coins, steps=40, batch=25, learning_rate=0.4, callback=lambda p: found.append(float(p.model.T.detach())))
-    assert min(found) == pytest.approx(MIN_LEARNED_TEMPERATURE)
+    result: list[float] = []
+    fit(model, coins, steps=40, batch=25, learning_rate=0.4, callback=lambda p: result.append(float(p.model.T.detach())))
+    assert min(result) == pytest.approx(MIN_LEARNED_TEMPERATURE)
     assert torch.isfinite(model.W).all()
 
 
@@ -92,11 +92,11 @@ def test_a_learned_temperature_stays_positive() -> None:
 
 def test_steps_epochs_and_settings() -> None:
     def steps(**options: Any) -> int:
-        found: list[Progress] = []
-        qtcore.fit(build("RBM"), twins(10), callback=found.append, **options)
-        assert [p.step for p in found] == list(range(1, len(found) + 1))
-        assert {p.steps for p in found} == {len(found)}
-        return len(found)
+        result: list[Progress] = []
+        qtcore.fit(build("RBM"), twins(10), callback=result.append, **options)
+        assert [p.step for p in result] == list(range(1, len(result) + 1))
+        assert {p.steps for p in result} == {len(result)}
+        return len(result)
 
     assert steps(epochs=2, batch=4) == 6
     assert steps(steps=4, batch=4) == 4
@@ -106,14 +106,14 @@ def test_steps_epochs_and_settings() -> None:
 
 
 def test_a_callback_can_stop() -> None:
-    found: list[int] = []
+    result: list[int] = []
 
     def callback(progress: Progress) -> bool:
-        found.append(progress.step)
+        result.append(progress.step)
         return progress.step == 3
 
     model = fit(build("RBM"), twins(), steps=100, callback=callback)
-    assert found == [1, 2, 3]
+    assert result == [1, 2, 3]
     assert same(weights_of(model), weights_of(fit(build("RBM"), twins(), steps=3)))
 
 
@@ -128,14 +128,14 @@ def test_the_best_by_validation_is_what_comes_back(averaging: float) -> None:
     torch.manual_seed(0)
     mixed = (torch.rand(40, 4, generator=rng(1)) < 0.5).to(F64)  # validation gets better first, then worse
     model = build("RBM", scale=0.8)
-    found: list[Progress] = []
+    result: list[Progress] = []
     options: dict[str, Any] = {"validate_every": 2, "learning_rate": 0.3, "averaging": averaging}
-    fit(model, twins(), valid=mixed, steps=30, callback=found.append, **options)
-    valids = [p.valid for p in found if p.step % 2 == 0]
+    fit(model, twins(), valid=mixed, steps=30, callback=result.append, **options)
+    valids = [p.valid for p in result if p.step % 2 == 0]
     best = min(v for v in valids if v is not None)
-    assert found[0].valid is None
-    assert found[0].best is None
-    assert found[-1].best == best
+    assert result[0].valid is None
+    assert result[0].best is None
+    assert result[-1].best == best
     assert best < valids[-1]  # type: ignore[operator]
     assert score(model, mixed, uniform(), generator(VALID)).mean * BITS == pytest.approx(best, abs=1e-12)
     assert model.provenance.valid_nce_bits == best
@@ -144,12 +144,12 @@ def test_the_best_by_validation_is_what_comes_back(averaging: float) -> None:
 
 def test_validation_uses_the_models_own_layers_and_its_first_rows() -> None:
     model = build("RBM")
-    found: list[Progress] = []
+    result: list[Progress] = []
     valid = twins(30, seed=1)
     options: dict[str, Any] = {"train_layers": 1, "validate_every": 1, "valid_rows": 7}
-    fit(model, twins(), valid=valid, steps=1, callback=found.append, **options)
+    fit(model, twins(), valid=valid, steps=1, callback=result.append, **options)
     expected = score(model, valid[:7], uniform(), generator(VALID))
-    assert found[0].valid == pytest.approx(expected.mean * BITS, abs=1e-12)
+    assert result[0].valid == pytest.approx(expected.mean * BITS, abs=1e-12)
 
 
 def test_layers_in_training() -> None:

@@ -32,9 +32,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def put_aside(folder: Path, most: int) -> set[str]:
     """Logs of runs that were killed before their first state: the next one starts anew and keeps them under other names."""
-    found = {path.name for path in folder.glob("log-*.jsonl")}
-    assert len(found) <= most
-    return found
+    result = {path.name for path in folder.glob("log-*.jsonl")}
+    assert len(result) <= most
+    return result
 
 
 def test_a_run_killed_at_twenty_moments_ends_bit_by_bit_like_one_that_was_not(whole: Path, tmp_path: Path) -> None:

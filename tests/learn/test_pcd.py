@@ -25,22 +25,22 @@ def test_weights_mean_the_same_in_our_rbm() -> None:
     model = pcd.to_rbm(machine)
     rows = blocks(6, seed=1)
     expected = machine.transform(rows.numpy().astype(np.float64))
-    found = exact.hidden_marginals(model, Query(rows, torch.ones(6, 8))).probs
-    assert found.numpy() == pytest.approx(expected, abs=1e-5)
+    result = exact.hidden_marginals(model, Query(rows, torch.ones(6, 8))).probs
+    assert result.numpy() == pytest.approx(expected, abs=1e-5)
 
 
 def test_learns_and_keeps_the_best_iteration() -> None:
     train, valid = blocks(400), blocks(200, seed=1)
-    found = pcd.train(train, valid, n_hidden=4, rate=1.0, iterations=400, every=80, seed=0)
-    steps, scores = zip(*found.history, strict=True)
+    result = pcd.train(train, valid, n_hidden=4, rate=1.0, iterations=400, every=80, seed=0)
+    steps, scores = zip(*result.history, strict=True)
     assert steps == (80, 160, 240, 320, 400)
-    assert found.valid == min(scores) < 0.6
+    assert result.valid == min(scores) < 0.6
     query = uniform()(blocks(200, seed=2), torch.Generator().manual_seed(0))
-    assert nce(found.model, query) == pytest.approx(found.valid, abs=0.05)
+    assert nce(result.model, query) == pytest.approx(result.valid, abs=0.05)
 
 
 def test_the_rate_is_chosen_by_validation() -> None:
     train, valid = blocks(200), blocks(100, seed=1)
-    rate, found = pcd.select(train, valid, 4, rates=(1e-4, 1.0), iterations=100, every=50)
+    rate, result = pcd.select(train, valid, 4, rates=(1e-4, 1.0), iterations=100, every=50)
     assert rate == 1.0
-    assert found.valid < 0.8
+    assert result.valid < 0.8

@@ -41,16 +41,16 @@ def extreme(kind: str, seed: int, size: float = SIZE, **options: Any) -> Any:
 
 def everything(model: Model, query: Query) -> list[Tensor]:
     """Answers by every road, all layers, the loss and its gradients."""
-    found = []
+    result = []
     for _ in backends():
-        found.append(answer(model(query)))
+        result.append(answer(model(query)))
         model.zero_grad()
         loss = model.loss(query)
         loss.backward()
-        found += [loss, *(p.grad for p in model.parameters() if p.grad is not None)]
+        result += [loss, *(p.grad for p in model.parameters() if p.grad is not None)]
     for layer in model.layers(query):
-        found += [answer(layer.marginals), answer(layer.hidden), layer.residual, *layer.messages.values()]
-    return [tensor.detach() for tensor in found]
+        result += [answer(layer.marginals), answer(layer.hidden), layer.residual, *layer.messages.values()]
+    return [tensor.detach() for tensor in result]
 
 
 def no_nan(model: Model, query: Query) -> None:

@@ -75,9 +75,9 @@ def test_marginals_have_the_models_form(kind: str, evidence: str) -> None:
         assert layer.residual.shape == (5,)
         assert layer.messages
     for statistic in ("entropy", "log_prob"):
-        found = marginals.entropy() if statistic == "entropy" else marginals.log_prob(query.truth.to(F64))
-        assert found.shape == (5, *shape)
-        assert found.isfinite().all()
+        result = marginals.entropy() if statistic == "entropy" else marginals.log_prob(query.truth.to(F64))
+        assert result.shape == (5, *shape)
+        assert result.isfinite().all()
 
 
 def test_categories_of_the_marginals() -> None:

@@ -110,9 +110,9 @@ def test_negating_a_pixel_negates_its_mean(seed: int, evidence: str) -> None:
     query = ask(model, seed, evidence)
     sign = torch.where(torch.rand(4, generator=rng(seed)) < 0.5, -1.0, 1.0).double()
     negated = copy(model, W=model.W * sign, b=model.b * sign)
-    found, old = negated(Query(query.values * sign, query.observed)), model(query)
-    close(found.mean, old.mean * sign)
-    close(found.variance, old.variance)
+    result, old = negated(Query(query.values * sign, query.observed)), model(query)
+    close(result.mean, old.mean * sign)
+    close(result.variance, old.variance)
 
 
 def mirrored(model: GridMRF, how: str) -> GridMRF:

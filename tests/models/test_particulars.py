@@ -42,16 +42,16 @@ def test_a_textbook_rbm_is_the_same_distribution(V: int, H: int, seed: int) -> N
     log_p = weights.logsumexp(1) - weights.logsumexp((0, 1))
     every_v = torch.tensor(list(itertools.product((0.0, 1.0), repeat=V)), dtype=F64)
     close(exact.log_likelihood(model, every_v), log_p)
-    for found, given_tensor in zip(model.to_textbook(), (W, b_v, b_h), strict=True):
-        close(found, given_tensor, 1e-12)
+    for result, given_tensor in zip(model.to_textbook(), (W, b_v, b_h), strict=True):
+        close(result, given_tensor, 1e-12)
 
 
 def test_a_textbook_rbm_that_is_a_tree_has_exact_marginals() -> None:
     W, b_v, b_h = normal(0, 1, 3, scale=2.0), normal(1, 3), normal(2, 1)
     weights = textbook_log_weights(W, b_v, b_h).logsumexp(1).softmax(0)
     every_v = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)), dtype=F64)
-    found = RBM.from_textbook(W, b_v, b_h, n_layers=2)(Query(torch.zeros(1, 3), torch.zeros(1, 3)))
-    close(found.probs[0], weights @ every_v)
+    result = RBM.from_textbook(W, b_v, b_h, n_layers=2)(Query(torch.zeros(1, 3), torch.zeros(1, 3)))
+    close(result.probs[0], weights @ every_v)
 
 
 def test_from_textbook_takes_options_and_plain_numbers() -> None:
@@ -135,8 +135,8 @@ def test_a_grid_of_any_size_at_query_time(size: tuple[int, int]) -> None:
     for _ in backends():
         assert torch.equal(answer(model(query)), answer(other(query)))
         close(model.loss(query), other.loss(query), 1e-12)
-    for found, expected in zip(model.layers(query), other.layers(query), strict=True):
-        assert torch.equal(answer(found.hidden), answer(expected.hidden))
+    for result, expected in zip(model.layers(query), other.layers(query), strict=True):
+        assert torch.equal(answer(result.hidden), answer(expected.hidden))
 
 
 def test_local_evidence_is_in_the_belief_or_not() -> None:

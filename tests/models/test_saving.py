@@ -33,26 +33,26 @@ def test_what_is_saved_is_loaded(kind: str, dtype: torch.dtype, tmp_path: Path) 
     path = tmp_path / "folder" / "model.safetensors"
     state = torch.get_rng_state()
     model.save(path)
-    found: Any = qtcore.load(path)
+    result: Any = qtcore.load(path)
     assert torch.equal(torch.get_rng_state(), state)  # a seeded script goes on as it would have
-    assert type(found) is type(model)
-    assert found.dtype == dtype
-    assert found.config() == model.config()
-    assert temperature_of(found) == temperature_of(model)
-    assert {n: p.requires_grad for n, p in found.named_parameters()} == {
+    assert type(result) is type(model)
+    assert result.dtype == dtype
+    assert result.config() == model.config()
+    assert temperature_of(result) == temperature_of(model)
+    assert {n: p.requires_grad for n, p in result.named_parameters()} == {
         n: p.requires_grad for n, p in model.named_parameters()
     }
     for name, tensor in model.state_dict().items():
-        assert torch.equal(found.state_dict()[name], tensor)
+        assert torch.equal(result.state_dict()[name], tensor)
     query = ask(model, 4)
-    assert torch.equal(answer(found(query)), answer(model(query)))
-    assert found.provenance == model.provenance
-    assert found.image_shape == (2, 2)
-    assert found.statistics.keys() == model.statistics.keys()
+    assert torch.equal(answer(result(query)), answer(model(query)))
+    assert result.provenance == model.provenance
+    assert result.image_shape == (2, 2)
+    assert result.statistics.keys() == model.statistics.keys()
     for name, tensor in model.statistics.items():
-        assert torch.equal(found.statistics[name], tensor)
-        assert found.statistics[name].dtype == tensor.dtype
-    found.loss(ask(model, 5, "hard")).backward()  # and it can be trained on
+        assert torch.equal(result.statistics[name], tensor)
+        assert result.statistics[name].dtype == tensor.dtype
+    result.loss(ask(model, 5, "hard")).backward()  # and it can be trained on
 
 
 @every_kind
@@ -82,9 +82,9 @@ def test_parameters_that_share_or_stride(tmp_path: Path) -> None:
     model.W = torch.nn.Parameter(torch.arange(12.0).view(4, 3).T[:, 1:3])
     model.statistics = {"half": torch.arange(4)[::2]}
     model.save(tmp_path / "m.safetensors")
-    found: Any = qtcore.load(tmp_path / "m.safetensors")
-    assert torch.equal(found.W, model.W)
-    assert found.statistics["half"].tolist() == [0, 2]
+    result: Any = qtcore.load(tmp_path / "m.safetensors")
+    assert torch.equal(result.W, model.W)
+    assert result.statistics["half"].tolist() == [0, 2]
 
 
 def test_load_onto_a_device(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def rewrite(path: Path, tensors: Any = None, **changes: Any) -> None:
     """The same file with something else in its description, or with other tensors."""
     with safe_open(path, "pt") as file:
         about = json.loads(file.metadata()["qtcore"]) | changes
-        found: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    save_file(found | (tensors or {}), path, {"qtcore": json.dumps(about)})
+        result: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file(result | (tensors or {}), path, {"qtcore": json.dumps(about)})
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
@@ -289,5 +289,5 @@ def test_notes_that_are_no_json_leave_the_old_model(saved: Path) -> None:
 def test_a_graph_of_many_edges_goes_through_json(tmp_path: Path) -> None:
     model = PairwiseMRF((2,) * 30, [(i, j) for i in range(30) for j in range(i)], hidden=range(20, 30))
     model.save(tmp_path / "m.safetensors")
-    found: Any = qtcore.load(tmp_path / "m.safetensors")
-    assert (found.n_states, found.edges, found.hidden) == (model.n_states, model.edges, model.hidden)
+    result: Any = qtcore.load(tmp_path / "m.safetensors")
+    assert (result.n_states, result.edges, result.hidden) == (model.n_states, model.edges, model.hidden)

@@ -35,8 +35,8 @@ def transcription(model: Any, query: Query, n: int) -> tuple[Tensor, Tensor]:
 
 def agrees(model: Any, query: Query, n: int) -> None:
     visible, hidden = transcription(model, query, n)
-    for found in ways(model, query, n).values():
-        close(found, visible)
+    for result in ways(model, query, n).values():
+        close(result, visible)
     *_, last = model.layers(query, n)
     close(answer(last.hidden), hidden)
 

@@ -19,14 +19,14 @@ POTENTIALS = ("vertical", "horizontal", "diagonal", "antidiagonal")
 def is_exact(model: Any, query: Any, n_layers: int) -> None:
     """Visible and hidden marginals, by every road."""
     expected: Any = exact.marginals(model, query)
-    for way, found in ways(model, query, n_layers).items():
+    for way, result in ways(model, query, n_layers).items():
         if isinstance(model, RBM | DBM):
-            close(found.sigmoid(), expected.probs)
-            assert torch.equal(found[certain(query)], answer(expected)[certain(query)]), way
+            close(result.sigmoid(), expected.probs)
+            assert torch.equal(result[certain(query)], answer(expected)[certain(query)]), way
         elif isinstance(model, GaussianRBM):
-            close(found, answer(expected))
+            close(result, answer(expected))
         else:
-            close(found.exp(), expected.probs)
+            close(result.exp(), expected.probs)
     *_, last = model.layers(query, n_layers)
     hidden: Any = exact.hidden_marginals(model, query)
     close(last.hidden.probs, hidden.probs)
@@ -135,10 +135,10 @@ def test_pairwise_max_product_on_random_trees(tree: Any, seed: int, evidence: st
     *_, last = model.layers(query, len(tree["n_states"]))
     visible = [i for i in range(len(tree["n_states"])) if i not in tree["hidden"]]
     expected = log_max_marginals(model, query, visible)
-    found = from_the_top(marginals.logits)
+    result = from_the_top(marginals.logits)
     possible = expected > -900  # a state that is ruled out shows as −1000, give or take what else is heard of it
-    close(found[possible], expected[possible])
-    assert bool((found[~possible] < -900).all())
+    close(result[possible], expected[possible])
+    assert bool((result[~possible] < -900).all())
     best = exact.most_probable(model, query)
     assert torch.equal(marginals.logits.argmax(-1), best.visible)
     hidden: Any = last.hidden

@@ -30,8 +30,8 @@ PACKAGE_MANAGERS: dict[str, list[list[str]]] = {
 def find() -> Path | None:
     """An installed Chromium or Chrome, else Playwright's own, else None."""
     for name in NAMES:
-        if found := shutil.which(name):
-            return Path(found)
+        if result := shutil.which(name):
+            return Path(result)
     for path in chain(APPLICATIONS, _playwrights_own()):
         if path.exists():
             return path

@@ -19,8 +19,8 @@ PAGE = "?page=contours"
 
 def drawing(page: "Page") -> np.ndarray:
     """What the server knows to be drawn, from the address."""
-    found = decode_bytes(state(page).pixels, GRID)
-    return np.zeros(GRID, bool) if found is None else found > 0
+    result = decode_bytes(state(page).pixels, GRID)
+    return np.zeros(GRID, bool) if result is None else result > 0
 
 
 def test_opens_with_a_result(page: "Page", app_url: str) -> None:

@@ -25,9 +25,9 @@ def open_record(page: "Page", url: str, query: str = ADULT) -> None:
 
 
 def roles(page: "Page") -> np.ndarray:
-    found = decode_bytes(state(page).record, (1, 123))
-    assert found is not None
-    return found[0]
+    result = decode_bytes(state(page).record, (1, 123))
+    assert result is not None
+    return result[0]
 
 
 def bars(page: "Page") -> list[str]:
@@ -110,13 +110,13 @@ def test_a_record_comes_back_as_it_was_left(page: "Page", app_url: str) -> None:
     open_record(page, app_url)
     for variable in (0, 1):
         page.locator(f".qt.record [data-variable='{variable}']").click()
-    found = [role(page, variable) for variable in range(4)]
+    result = [role(page, variable) for variable in range(4)]
     wait_until(page, lambda: state(page).record != "" and seq(page) == 2)
     page.get_by_role("tab", name="Results").click()
     page.locator(".results").wait_for()
     page.get_by_role("tab", name="Digits & tables").click()
     page.locator(".qt.record .line").first.wait_for()
-    assert [role(page, variable) for variable in range(4)] == found
+    assert [role(page, variable) for variable in range(4)] == result
     page.locator(".qt.record [data-variable='2']").click()
     wait_for_result(page, 2)
     page.get_by_role("button", name="everything", exact=True).click()  # what Python gives comes after what was clicked

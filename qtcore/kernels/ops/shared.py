@@ -147,8 +147,8 @@ def second_derivative(
     def gradient(*arguments: Tensor) -> tuple[Tensor, ...]:
         where, which = arguments[: len(inputs)], arguments[len(inputs) :]
         output, pull = _vjp(layers, *where)
-        found: tuple[Tensor, ...] = pull(which if isinstance(output, tuple) else which[0])
-        return found
+        gradients: tuple[Tensor, ...] = pull(which if isinstance(output, tuple) else which[0])
+        return gradients
 
     _, pull = _vjp(gradient, *inputs, *cotangents)
     result: tuple[Tensor, ...] = pull(tuple(given))

@@ -42,8 +42,8 @@ def test_a_message_at_any_temperature_and_size(x: float, w: float, T: float) -> 
     x, w = (float(torch.tensor(number)) for number in (x, w))  # numbers that float32 has
     expected = naive.f(w, x, T)
     assert float(binary.transfer(scalar(x), scalar(w), T)) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    found = float(binary.transfer(scalar(x, torch.float32), scalar(w, torch.float32), T))
-    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    result = float(binary.transfer(scalar(x, torch.float32), scalar(w, torch.float32), T))
+    assert result == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
 @given(numbers, numbers)
@@ -98,22 +98,22 @@ def test_gradients_stay_finite_at_any_size(size: float) -> None:
 
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_soft_evidence_is_a_reading_that_is_right_with_probability_w(v: float, w: float) -> None:
-    found = evidence.binary(torch.tensor([[v]], dtype=F64), torch.tensor([[w]], dtype=F64))
+    result = evidence.binary(torch.tensor([[v]], dtype=F64), torch.tensor([[w]], dtype=F64))
     u = naive.bit_unary(v, w)
     if math.isinf(u):
-        assert found.hard.tolist() == [[math.copysign(1, u)]]
-        assert found.soft.tolist() == [[0.0]]
+        assert result.hard.tolist() == [[math.copysign(1, u)]]
+        assert result.soft.tolist() == [[0.0]]
     else:
-        assert found.hard.tolist() == [[0.0]]
-        assert float(found.soft) == pytest.approx(naive.clip(u), abs=1e-9)
+        assert result.hard.tolist() == [[0.0]]
+        assert float(result.soft) == pytest.approx(naive.clip(u), abs=1e-9)
 
 
 def test_evidence_by_hand() -> None:
     values = torch.tensor([[1.0, 0.0, math.nan, 1.0, 0.3, 1.0]], dtype=F64)
     weight = torch.tensor([[1.0, 1.0, 0.0, 0.6, 1.0, 0.0]], dtype=F64)
-    found = evidence.binary(values, weight)
-    assert found.hard.tolist() == [[1, -1, 0, 0, 0, 0]]
-    close(found.soft, torch.tensor([[0, 0, 0, math.log(4), math.log(3 / 7), 0]], dtype=F64), 1e-12)
+    result = evidence.binary(values, weight)
+    assert result.hard.tolist() == [[1, -1, 0, 0, 0, 0]]
+    close(result.soft, torch.tensor([[0, 0, 0, math.log(4), math.log(3 / 7), 0]], dtype=F64), 1e-12)
 
 
 def test_a_certain_bit_is_shown_as_1000_and_sends_its_whole_weight() -> None:

@@ -41,9 +41,9 @@ def test_the_matrix_product_is_as_good_as_the_robust_form_in_float32(seed: int, 
     """Cavities of any size: what underflows beside the largest cannot be seen in the sum."""
     potential = torch.rand(4, 4, generator=torch.Generator().manual_seed(seed), dtype=F64) * extent
     cavity = normal(seed + 1, 6, 4, scale=200.0)
-    found = categorical.messages(cavity.float(), potential.float())
+    result = categorical.messages(cavity.float(), potential.float())
     expected = by_loops(cavity.float().double(), potential.float().double(), 1.0)
-    close(found.double(), expected, 2e-6)
+    close(result.double(), expected, 2e-6)
 
 
 def test_extent_decides_which_form_is_used() -> None:
@@ -107,14 +107,14 @@ def test_change_is_the_largest_change_of_log_odds(seed: int) -> None:
 def test_soft_evidence_is_a_reading_that_is_right_with_probability_w(w: float, S: int, v: int) -> None:
     v = min(v, S - 1)
     likelihood = (torch.arange(S) == v).double()
-    found = evidence.categorical(likelihood, torch.tensor(w, dtype=F64), torch.tensor(S))
-    close(found, torch.tensor(naive.category_unary(float(v), w, S), dtype=F64), 1e-12)
+    result = evidence.categorical(likelihood, torch.tensor(w, dtype=F64), torch.tensor(S))
+    close(result, torch.tensor(naive.category_unary(float(v), w, S), dtype=F64), 1e-12)
 
 
 def test_unobserved_is_exactly_0_and_clamped_is_minus_infinity() -> None:
     likelihood = torch.tensor([[1.0, 0.0, 0.0]] * 2, dtype=F64)
-    found = evidence.categorical(likelihood, torch.tensor([0.0, 1.0], dtype=F64), torch.tensor([3, 3]))
-    assert found.tolist() == [[0, 0, 0], [0, -math.inf, -math.inf]]
+    result = evidence.categorical(likelihood, torch.tensor([0.0, 1.0], dtype=F64), torch.tensor([3, 3]))
+    assert result.tolist() == [[0, 0, 0], [0, -math.inf, -math.inf]]
 
 
 def test_scaling_keeps_minus_infinity_out_of_the_gradient() -> None:

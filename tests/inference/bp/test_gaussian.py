@@ -29,18 +29,18 @@ def problem(seed: int, batch: int = 2, V: int = 4, H: int = 3, p_certain: float 
 
 @given(st.floats(0, 1), st.floats(-3, 3), st.floats(-3, 3), st.sampled_from([0.5, 1.0, 2.0]))
 def test_soft_evidence_is_a_power_of_the_prior_times_a_reading(w: float, v: float, b: float, sigma: float) -> None:
-    found = evidence.gaussian(*(torch.tensor([[x]], dtype=F64) for x in (v, w, b)), torch.tensor(sigma, dtype=F64))
+    result = evidence.gaussian(*(torch.tensor([[x]], dtype=F64) for x in (v, w, b)), torch.tensor(sigma, dtype=F64))
     theta1, theta2 = naive.pixel_unary(v, w, b, sigma)
-    assert float(found.linear) == pytest.approx(theta1, rel=1e-12, abs=1e-12)
-    assert float(found.precision) == pytest.approx(-2 * theta2, rel=1e-12)
-    assert bool(found.clamped) == (w == 1)
+    assert float(result.linear) == pytest.approx(theta1, rel=1e-12, abs=1e-12)
+    assert float(result.precision) == pytest.approx(-2 * theta2, rel=1e-12)
+    assert bool(result.clamped) == (w == 1)
 
 
 def test_evidence_by_hand() -> None:
     """N(v, ε) when seen for certain, the prior N(b, σ²) when unseen, whatever stands there."""
     values, weight = torch.tensor([[2.0, math.nan]], dtype=F64), torch.tensor([[1.0, 0.0]], dtype=F64)
-    found = evidence.gaussian(values, weight, torch.tensor([5.0, 0.7], dtype=F64), torch.tensor(2.0, dtype=F64))
-    mean, deviation = gaussian.moments(found.linear, found.precision)
+    result = evidence.gaussian(values, weight, torch.tensor([5.0, 0.7], dtype=F64), torch.tensor(2.0, dtype=F64))
+    mean, deviation = gaussian.moments(result.linear, result.precision)
     close(mean, torch.tensor([[2.0, 0.7]]), 1e-7)
     close(deviation, torch.tensor([[math.sqrt(1e-3), 2.0]]), 1e-7)
 
@@ -53,11 +53,11 @@ def test_one_message_each_way_is_the_supplements(seed: int, sequential: bool) ->
     given = GaussianEvidence(*(torch.tensor([[x]], dtype=F64) for x in (theta, r)), torch.tensor([[False]]))
     before = gaussian.Messages(*(torch.tensor([[[x]]], dtype=F64) for x in (m, l, -0.05)))
     W, bias = torch.tensor([[w]], dtype=F64), torch.tensor([c], dtype=F64)
-    found, floored = gaussian.layer(before, W, bias, given, sequential=sequential)
-    assert float(found.to_hidden) == pytest.approx(naive.f_gaussian(w, theta, -r / 2), rel=1e-9)
+    result, floored = gaussian.layer(before, W, bias, given, sequential=sequential)
+    assert float(result.to_hidden) == pytest.approx(naive.f_gaussian(w, theta, -r / 2), rel=1e-9)
     theta1, theta2 = naive.g_gaussian(w, c, theta, -r / 2)  # the only pixel hears the hidden unit's bias alone
-    assert float(found.linear) == pytest.approx(theta1, rel=1e-6, abs=1e-9)
-    assert float(found.precision) == pytest.approx(-2 * theta2, rel=1e-6, abs=1e-9)
+    assert float(result.linear) == pytest.approx(theta1, rel=1e-6, abs=1e-9)
+    assert float(result.precision) == pytest.approx(-2 * theta2, rel=1e-6, abs=1e-9)
     assert int(floored) == 0
 
 
@@ -122,8 +122,8 @@ def test_the_short_cut_leaves_out_nothing_that_counts(
     for _ in range(n):
         messages, _ = gaussian.layer(messages, W, c, given)
     with kernels.use(backend):
-        found = gaussian.visible_beliefs(W, c, given, n)
-    for part, expected in zip(found, gaussian.beliefs(messages, c, given)[:2], strict=True):
+        result = gaussian.visible_beliefs(W, c, given, n)
+    for part, expected in zip(result, gaussian.beliefs(messages, c, given)[:2], strict=True):
         close(part, expected, 1e-8)
 
 
@@ -153,11 +153,11 @@ def test_gradients_stop_at_floored_precisions_in_the_native_kernel_too() -> None
         for _ in range(4):
             messages, floored = gaussian.layer(messages, W, c, given)
             floored_in_all += int(floored.sum())
-        found = []
+        result = []
         for _ in backends():
             mean, deviation = gaussian.visible_beliefs(W, c, given, 5)
-            found.append(torch.autograd.grad((mean + deviation.log()).sum(), (W, c)))
-        for plain, native in zip(*found, strict=True):
+            result.append(torch.autograd.grad((mean + deviation.log()).sum(), (W, c)))
+        for plain, native in zip(*result, strict=True):
             scale = plain.abs().max()
             close(native / scale, plain / scale, 1e-8)
     assert floored_in_all > 100

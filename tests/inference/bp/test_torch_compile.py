@@ -25,9 +25,9 @@ def test_torch_compile_of_a_layer_says_what_the_layer_says(kind: str) -> None:
         gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
         model.zero_grad()
         before = torch._dynamo.utils.counters["frames"]["ok"]
-        found = model.compile_layers().loss(query)
-        found.backward()
-    close(found, expected)
+        result = model.compile_layers().loss(query)
+        result.backward()
+    close(result, expected)
     for name, parameter in model.named_parameters():
         if name in gradients:
             close(parameter.grad, gradients[name])
