@@ -67,7 +67,9 @@ class GridTask(ctypes.Structure):
     _fields_ = (
         *numbers("height", "width", "states", "padded", "layers", "contour", "out", "within"),
         ("small", ctypes.c_double),
-        *pointers("potential", "transposed", "evidence", "belief_evidence", "labels", "messages", "scale"),
+        ("damping", ctypes.c_double),
+        *pointers("potential", "transposed", "evidence", "belief_evidence", "labels", "shares", "residual"),
+        *pointers("messages", "scale"),
         *numbers("slots", "keep", "rounded"),
         *pointers("d_labels", "d_evidence", "d_potential", "scratch"),
         *numbers("scratch_size"),
@@ -78,7 +80,7 @@ TASKS: dict[str, type[ctypes.Structure]] = {"binary": BinaryTask, "gaussian": Ga
 KERNELS = (
     *("binary_forward", "binary_backward"),
     *("gaussian_forward", "gaussian_backward", "gaussian_trace"),
-    *("grid_forward", "grid_backward"),
+    *("grid_forward", "grid_backward", "grid_trace"),
 )
 
 

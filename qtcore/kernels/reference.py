@@ -58,7 +58,9 @@ def gaussian_layers(
     return total_linear, total_precision
 
 
-def grid_layers(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int) -> Tensor:
+def grid_layers(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float = 0.0
+) -> Tensor:
     """Log-messages [B, height, width, S] from each of the 8 directions, scaled to an average of 1."""
     states = table.shape[1]
     label = torch.tensor([l for l, number in enumerate(clones) for _ in range(number)], device=table.device)
@@ -71,7 +73,8 @@ def grid_layers(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[i
             cavity = total - messages[d ^ 1]
             top = cavity.amax(-1, keepdim=True).detach()
             product = (cavity - top).exp() @ table[d]
-            sent.append(_arrive((product * (states / product.sum(-1, keepdim=True))).log(), d))
+            new = _arrive((product * (states / product.sum(-1, keepdim=True))).log(), d)
+            sent.append((1 - damping) * new + damping * messages[d])
         messages = sent
     belief = sum(messages, torch.zeros_like(given))
     labels = [part.logsumexp(-1) for part in belief.split(list(clones), -1)]

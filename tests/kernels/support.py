@@ -54,10 +54,14 @@ def gaussian_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
     return W, hidden_bias, linear, 1 + reals(3, B, J, dtype=dtype).abs(), *places(), n, 1e-3
 
 
-def grid_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+def grid_inputs(dtype: torch.dtype = F64, n: int = 3, damping: float = 0.0) -> tuple[Any, ...]:
     table = reals(0, 8, 4, 4, dtype=dtype)
     evidence, own = (reals(k, 2, 3, 4, 3, dtype=dtype) for k in (1, 2))
-    return (table - table.max()).exp(), *((x - x.amax(-1, keepdim=True)).exp() for x in (evidence, own)), CLONES, n
+    return (table - table.max()).exp(), *((x - x.amax(-1, keepdim=True)).exp() for x in (evidence, own)), CLONES, n, damping
+
+
+def damped_grid_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    return grid_inputs(dtype, n, 0.3)
 
 
 def tracked(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

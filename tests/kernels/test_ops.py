@@ -18,7 +18,18 @@ from qtcore.kernels.ops import binary, gaussian, grid
 from qtcore.kernels.ops.shared import LANES, rows
 
 from ..strategies import F64, close
-from .support import F32, J, V, binary_inputs, gaussian_inputs, grid_inputs, needs_compiler, reals, tracked
+from .support import (
+    F32,
+    J,
+    V,
+    binary_inputs,
+    damped_grid_inputs,
+    gaussian_inputs,
+    grid_inputs,
+    needs_compiler,
+    reals,
+    tracked,
+)
 
 pytestmark = needs_compiler
 
@@ -27,6 +38,7 @@ CASES: dict[str, Case] = {
     "binary": (kernels.binary_layers, reference.binary_layers, binary_inputs),
     "gaussian": (kernels.gaussian_layers, reference.gaussian_layers, gaussian_inputs),
     "grid": (kernels.grid_layers, reference.grid_layers, grid_inputs),
+    "damped grid": (kernels.grid_layers, reference.grid_layers, damped_grid_inputs),
 }
 names = pytest.mark.parametrize("name", CASES)
 
@@ -61,6 +73,7 @@ def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
     inputs = (*tracked(grid_inputs(n=2)), False)
     kept = [tensor.detach() for tensor in grid.forward(*inputs, True)[1:]]
     opcheck(grid.backward, (*inputs, *kept, reals(9, *inputs[1].shape)))
+    opcheck(grid.trace, (*grid_inputs(n=2), False))
 
 
 @names
@@ -143,8 +156,8 @@ def test_third_derivatives_are_those_of_the_twin(name: str) -> None:
 def test_a_gradient_that_was_not_prepared_for(name: str) -> None:
     """`keep` is an economy: without it the backward pass runs the layers again."""
     _, _, make = CASES[name]
-    operator = {"binary": binary.forward, "gaussian": gaussian.forward, "grid": grid.forward}[name]
-    extra = (False,) if name == "grid" else ()
+    operator = {"binary": binary.forward, "gaussian": gaussian.forward}.get(name, grid.forward)
+    extra = (False,) if operator is grid.forward else ()
     found = []
     for keep in (True, False):
         inputs = tracked(make())
@@ -215,6 +228,11 @@ def test_the_trace_ends_where_the_layers_end(monkeypatch: pytest.MonkeyPatch) ->
         assert hidden.shape == (4, 6, 5)
         assert residual.shape == (4, 6)
         assert not totals.requires_grad
+        labels, shares, residual = kernels.grid_trace(*damped_grid_inputs(n=6))
+        close(labels[:, -1], kernels.grid_layers(*damped_grid_inputs(n=6)), 1e-12)
+        parts = torch.stack([part.sum(-1) for part in shares.split(damped_grid_inputs()[3], -1)], -1)
+        close(parts, torch.ones_like(parts), 1e-12)
+        assert residual.shape == (2, 6)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -272,7 +290,7 @@ def test_numbers_that_a_kernel_cannot_hold_are_refused() -> None:
         wrong[1, 2] = bad
         with pytest.raises(InputError, match="must not exceed 20 in size"):
             kernels.binary_layers(wrong, *rest)
-    table, evidence, own, clones, n = grid_inputs(F32)
+    table, evidence, own, clones, n, _ = grid_inputs(F32)
     for bad in (0.0, 1e-30, float("nan"), float("inf")):
         wrong = table.clone()
         wrong[1, 2, 3] = bad
@@ -284,6 +302,8 @@ def test_numbers_that_a_kernel_cannot_hold_are_refused() -> None:
         kernels.grid_layers(table, evidence, own, (2, 2, 0), n)
     with pytest.raises(InputError, match="table must have the shape"):
         kernels.grid_layers(table, evidence, own, (3, 1, 1), n)
+    with pytest.raises(InputError, match=r"damping must lie in \[0, 1\)"):
+        kernels.grid_layers(table, evidence, own, clones, n, 1.0)
     with pytest.raises(InputError, match="min_precision"):
         kernels.gaussian_layers(*gaussian_inputs()[:-1], 0.0)
 

@@ -56,9 +56,9 @@ def whole_and_split(kind: str, monkeypatch: pytest.MonkeyPatch, queries: Mask | 
     monkeypatch.setattr(query_training, "KEPT_BYTES", 3 * each + 1)
     forward = query_training._Loss.forward
 
-    def counted(self: Any, query: Query) -> Tensor:
+    def counted(self: Any, query: Query, *engine: Any) -> Tensor:
         sizes[len(query)] += 1
-        return forward(self, query)
+        return forward(self, query, *engine)
 
     monkeypatch.setattr(query_training._Loss, "forward", counted)
     return whole, gradients(build(kind, scale=0.5), data, queries, batch=11), sizes
@@ -93,14 +93,14 @@ class Cramped:
         self.tried: list[int] = []
         self.forward = query_training._Loss.forward
 
-    def __call__(self, module: Any, query: Query) -> Tensor:
+    def __call__(self, module: Any, query: Query, *engine: Any) -> Tensor:
         self.tried.append(len(query))
         if len(query) > self.room:
             raise self.error
-        return self.forward(module, query)
+        return self.forward(module, query, *engine)
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(query_training._Loss, "forward", lambda module, query: self(module, query))
+        monkeypatch.setattr(query_training._Loss, "forward", lambda module, *given: self(module, *given))
 
 
 @pytest.mark.parametrize(

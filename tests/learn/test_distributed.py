@@ -121,11 +121,11 @@ def test_the_first_process_decides_where_to_start(tmp_path: Path) -> None:
 def out_of_memory_in_one(rank: int, folder: Path) -> None:
     forward, tried = query_training._Loss.forward, []
 
-    def cramped(self: Any, query: Any) -> Any:
+    def cramped(self: Any, query: Any, *engine: Any) -> Any:
         tried.append(None if query is None else len(query))
         if rank == 1 and query is not None and len(query) > 1:
             raise torch.OutOfMemoryError
-        return forward(self, query)
+        return forward(self, query, *engine)
 
     query_training._Loss.forward = cramped  # type: ignore[method-assign]
     save_file(case(batch=8), folder / f"{rank}.safetensors")

@@ -37,6 +37,30 @@ def test_gaussian_rbm(dtype: torch.dtype, weights: str, scale: float) -> None:
         torch.testing.assert_close(b.residual, a.residual, rtol=tolerance["rtol"], atol=atol)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("clones", [(9, 1, 1), (2, 1, 1)])
+def test_grid(dtype: torch.dtype, own: bool, damping: float, clones: tuple[int, int, int]) -> None:
+    generator = torch.Generator().manual_seed(4)
+    model = qtcore.GridMRF(5, 4, clones, n_layers=7, local_evidence=own, damping=damping, dtype=dtype)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data.normal_(0, 1.5, generator=generator)
+    values = (torch.rand(3, 5, 4, generator=generator) < 0.3).to(dtype)
+    query = Query(values, torch.rand(3, 5, 4, generator=generator, dtype=dtype).mul(2).clamp_max(1))
+    with torch.no_grad():
+        slow, fast = list(model.layers(query)), list(model.trace(query))
+    assert [layer.index for layer in fast] == list(range(8))
+    if kernels.usable(next(model.parameters())):
+        assert not fast[-1].messages  # it was the native kernel
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-10}
+    for a, b in zip(slow, fast, strict=True):
+        torch.testing.assert_close(b.marginals.probs, a.marginals.probs, **tolerance)  # type: ignore[attr-defined]
+        torch.testing.assert_close(b.hidden.probs, a.hidden.probs, **tolerance)  # type: ignore[attr-defined]
+        torch.testing.assert_close(b.residual, a.residual, rtol=tolerance["rtol"], atol=10 * tolerance["atol"])
+
+
 def test_other_models_and_settings_fall_back() -> None:
     values = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
     for model in (

@@ -84,39 +84,73 @@ def contexts(browser: "Browser", app_url: str) -> Iterator[Contexts]:
         yield new_context
 
 
+@pytest.fixture(scope="session")
+def shared(browser: "Browser") -> "Iterator[Watched]":
+    """A window for all tests of a worker that need none of their own: what it has fetched and compiled stays in its cache."""
+    window = Watched(browser)
+    yield window
+    window.context.close()
+
+
 @pytest.fixture
-def page(contexts: Contexts) -> "Page":
+def page(shared: "Watched", app_url: str) -> "Iterator[Page]":
     """A fresh page; the test fails at its end if the page logged an error or asked for anything off localhost."""
-    return contexts().new_page()
+    try:
+        yield shared.context.new_page()
+        shared.check()
+    finally:
+        shared.clear()
+
+
+class Watched:
+    """A window of the browser, and what its pages complained of."""
+
+    def __init__(self, browser: "Browser", **options: Any) -> None:
+        self.complaints: list[str] = []
+        self.context = browser.new_context(**({"viewport": WINDOW} | options))
+        self.context.set_default_timeout(MILLISECONDS_TO_WAIT)
+        self.context.on("request", lambda request: self._asked_for(request.url))
+        self.context.on("page", lambda page: page.on("websocket", lambda websocket: self._asked_for(websocket.url)))
+        self.context.on("weberror", lambda error: self.complaints.append(f"uncaught error: {error.error}"))
+        self.context.on("console", self._said)
+
+    def _asked_for(self, url: str) -> None:
+        address = urlparse(url)
+        if address.scheme not in ("data", "blob", "about") and address.hostname not in LOCAL_HOSTS:
+            self.complaints.append(f"request off localhost: {url}")
+
+    def _said(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+    def check(self) -> None:
+        """Its pages must have logged no error and asked for nothing off localhost."""
+        for page in self.context.pages:  # what a page said until now arrives before its answer
+            page.evaluate("0")
+        assert not self.complaints, "\n".join(self.complaints)
+
+    def clear(self) -> None:
+        """As new, but for the cache."""
+        for page in self.context.pages:
+            page.close()
+        self.context.clear_cookies()
+        self.context.clear_permissions()
+        self.complaints.clear()
 
 
 @contextmanager
 def watched(browser: "Browser") -> Iterator[Contexts]:
-    """Makes contexts whose pages, at the end of the block, must have logged no error and asked for nothing off localhost."""
-    opened: list[BrowserContext] = []
-    complaints: list[str] = []
-
-    def check_request(url: str) -> None:
-        address = urlparse(url)
-        if address.scheme not in ("data", "blob", "about") and address.hostname not in LOCAL_HOSTS:
-            complaints.append(f"request off localhost: {url}")
+    """Makes windows that are checked at the end of the block."""
+    opened: list[Watched] = []
 
     def new_context(**options: Any) -> "BrowserContext":
-        context = browser.new_context(**({"viewport": WINDOW} | options))
-        context.set_default_timeout(MILLISECONDS_TO_WAIT)
-        context.on("request", lambda request: check_request(request.url))
-        context.on("page", lambda page: page.on("websocket", lambda websocket: check_request(websocket.url)))
-        context.on("weberror", lambda error: complaints.append(f"uncaught error: {error.error}"))
-        context.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        opened.append(context)
-        return context
+        opened.append(Watched(browser, **options))
+        return opened[-1].context
 
     try:
         yield new_context
-        for context in opened:  # what a page said until now arrives before its answer
-            for page in context.pages:
-                page.evaluate("0")
+        for window in opened:
+            window.check()
     finally:
-        for context in opened:
-            context.close()
-    assert not complaints, "\n".join(complaints)
+        for window in opened:
+            window.context.close()

@@ -1,5 +1,6 @@
 """Belief propagation on the 8-connected grid (main text, "Grid Markov Random Field"): all messages of one direction at once."""
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import torch
@@ -11,6 +12,7 @@ from qtcore import kernels
 from qtcore.inference.bp import categorical
 from qtcore.inference.bp.passing import Choices, Passing, damp
 from qtcore.inference.bp.torch_compile import compiled
+from qtcore.inference.engine import Layer
 from qtcore.potentials import DIRECTIONS, GridPotentials
 
 
@@ -87,14 +89,29 @@ class GridPassing(Passing):
         return self.answers(message)[0]
 
     def _native(self) -> bool:
-        """Whether the kernel applies: in linear space, at T = 1, without damping, where no message can underflow."""
-        plain = self.choices.sums and not self.choices.damping and not self.T.requires_grad
+        """Whether the kernel applies: in linear space, at T = 1, where no message can underflow."""
+        plain = self.choices.sums and not self.T.requires_grad
         return plain and kernels.usable(self.potential, self.evidence) and float(self.T) == 1 and self.mild
 
-    def _by_kernel(self, n_layers: int) -> Distribution:
-        """Marginals by the kernel, in linear space, with the largest factors at 1."""
+    def _linear(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What the kernel takes: potentials, evidence and what of it enters the beliefs, the largest factors at 1."""
         table = (self.potential - self.potential.detach().amax((1, 2), keepdim=True)).exp()
         evidence = (self.evidence - self.evidence.detach().amax(-1, keepdim=True)).exp()
-        own = evidence if self.potentials.own_evidence else torch.ones_like(evidence)
-        logits = kernels.grid_layers(table, evidence, own, self.potentials.clones, n_layers)
+        return table, evidence, evidence if self.potentials.own_evidence else torch.ones_like(evidence)
+
+    def _by_kernel(self, n_layers: int) -> Distribution:
+        logits = kernels.grid_layers(*self._linear(), self.potentials.clones, n_layers, self.choices.damping)
         return Categorical(logits=logits, validate_args=False)
+
+    def trace(self, n_layers: int) -> Iterator[Layer] | None:
+        return self._trace(n_layers) if n_layers and self._native() else None
+
+    def _trace(self, n_layers: int) -> Iterator[Layer]:
+        """All layers at once by the kernel; each is made into distributions when it is asked for."""
+        yield Layer(0, *self.answers(self.initial()), self.before()["residual"], {})
+        arguments = *self._linear(), self.potentials.clones, n_layers, self.choices.damping
+        labels, shares, residual = kernels.grid_trace(*arguments)
+        for k in range(n_layers):
+            marginals = Categorical(logits=labels[:, k], validate_args=False)
+            hidden = Categorical(shares[:, k] * self.potentials.spread(marginals.probs), validate_args=False)
+            yield Layer(k + 1, marginals, hidden, residual[:, k], {})

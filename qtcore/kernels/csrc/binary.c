@@ -45,19 +45,6 @@ EXPORT integer binary_forward_scratch(const binary_task *t) {
 }
 EXPORT integer binary_backward_scratch(const binary_task *t) { return 2 * t->columns * t->hidden + 4 * longer_side(t); }
 
-/* log(x) for normal x > 0, written so that loops over it become vector code: x = 2^k m, and with m near 1,
-   log m = 2 atanh(s) for s = (m−1)/(m+1), |s| < 0.172, as an odd series. */
-static inline float float_log(float x) {
-    union { float f; int i; } bits = {x};
-    int shifted = bits.i - 0x3f3504f3; /* bits of sqrt(1/2) */
-    float k = (float)(shifted >> 23);
-    bits.i = (shifted & 0x7fffff) + 0x3f3504f3;
-    float s = (bits.f - 1.0f) / (bits.f + 1.0f), z = s * s;
-    float series = 1.0f + z * (1.0f / 3 + z * (0.2f + z * (1.0f / 7 + z * (1.0f / 9))));
-    return k * 0.69314718f + 2.0f * s * series;
-}
-static inline real fast_log(real x) { return sizeof(real) == 4 ? (real)float_log((float)x) : (real)log((double)x); }
-
 /* Σ log of the odds in a row, as logs of products of `block` of them, in eight lanes. */
 static inline real sum_of_logs(integer H, integer block, const real *odds) {
     real sum = 0;

@@ -66,3 +66,26 @@ static inline void sigmoids(integer n, const real *z, real *p, real *q) {
         q[h] = sigmoid(-z[h]);
     }
 }
+
+/* log(x) for normal x > 0, written so that loops over it become vector code: x = 2^k m, and with m near 1,
+   log m = 2 atanh(s) for s = (m−1)/(m+1), |s| < 0.172, as an odd series. */
+static inline float float_log(float x) {
+    union { float f; int i; } bits = {x};
+    int shifted = bits.i - 0x3f3504f3; /* bits of sqrt(1/2) */
+    float k = (float)(shifted >> 23);
+    bits.i = (shifted & 0x7fffff) + 0x3f3504f3;
+    float s = (bits.f - 1.0f) / (bits.f + 1.0f), z = s * s;
+    float series = 1.0f + z * (1.0f / 3 + z * (0.2f + z * (1.0f / 7 + z * (1.0f / 9))));
+    return k * 0.69314718f + 2.0f * s * series;
+}
+static inline real fast_log(real x) { return sizeof(real) == 4 ? (real)float_log((float)x) : (real)log((double)x); }
+
+/* exp(x), likewise: x = k log 2 + r with |r| < 0.35, a power of 2 times a series. Below −87 it stays at e^−87. */
+static inline float float_exp(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    float k = rintf(x * 1.44269504f), r = x - k * 0.69314718f;
+    float series = 1.0f + r * (1.0f + r * (0.5f + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r / 720)))));
+    union { int i; float f; } power = {((int)k + 127) << 23};
+    return series * power.f;
+}
+static inline real fast_exp(real x) { return sizeof(real) == 4 ? (real)float_exp((float)x) : (real)exp((double)x); }

@@ -1,4 +1,4 @@
-/* Layers of the grid MRF and their gradient.
+/* Layers of the grid MRF, their gradient, and their trace.
 
    Messages between categorical pixels in linear space: a message is the product of the cavity with exp(potential), a
    matrix product for a row of pixels at a time. Message d at a pixel is what arrives from its neighbour in direction d;
@@ -15,10 +15,13 @@ typedef struct {
     integer height, width, states, padded, layers; /* S; S rounded up to whole vectors; N */
     integer contour, out, within;                  /* clones of the three labels; their sum is S */
     double small;                                  /* a smaller product of messages may have lost states that count */
+    double damping;                                /* weight of the old log-message in the new one; 0: none */
     const real *potential, *transposed; /* exp(log-potential) by direction [8, S, padded]; source and sink swapped */
     const real *evidence;               /* of the three labels, largest 1 [B, pixels, 3] */
     const real *belief_evidence;        /* what enters the beliefs [B, pixels, 3] */
-    real *labels;                       /* log-beliefs [B, pixels, 3] */
+    real *labels;                       /* log-beliefs [B, pixels, 3]; in a trace of every layer [B, N, pixels, 3] */
+    real *shares;                       /* of a trace: a state's part of its label's belief [B, N, pixels, padded] */
+    real *residual;                     /* of a trace: the largest change of a message, in log-odds [B, N] */
     real *messages, *scale;             /* [places, slots, 8, pixels, padded], [places, slots, 8, pixels] */
     integer slots, keep;                /* keep: all N layers of every image; else 2 slots in turn for each thread */
     integer rounded;                    /* whether the matrix products take bfloat16 */
@@ -32,8 +35,9 @@ typedef struct {
 EXPORT const field grid_layout[] = {
     FIELD(grid_task, height), FIELD(grid_task, width), FIELD(grid_task, states), FIELD(grid_task, padded),
     FIELD(grid_task, layers), FIELD(grid_task, contour), FIELD(grid_task, out), FIELD(grid_task, within),
-    FIELD(grid_task, small), FIELD(grid_task, potential), FIELD(grid_task, transposed), FIELD(grid_task, evidence),
-    FIELD(grid_task, belief_evidence), FIELD(grid_task, labels), FIELD(grid_task, messages), FIELD(grid_task, scale),
+    FIELD(grid_task, small), FIELD(grid_task, damping), FIELD(grid_task, potential), FIELD(grid_task, transposed),
+    FIELD(grid_task, evidence), FIELD(grid_task, belief_evidence), FIELD(grid_task, labels), FIELD(grid_task, shares),
+    FIELD(grid_task, residual), FIELD(grid_task, messages), FIELD(grid_task, scale),
     FIELD(grid_task, slots), FIELD(grid_task, keep), FIELD(grid_task, rounded), FIELD(grid_task, d_labels),
     FIELD(grid_task, d_evidence), FIELD(grid_task, d_potential), FIELD(grid_task, scratch),
     FIELD(grid_task, scratch_size), END(grid_task)};
@@ -48,6 +52,7 @@ static integer rounded_size(const grid_task *t) { return t->rounded ? 8 * ((t->s
 EXPORT integer grid_forward_scratch(const grid_task *t) {
     return 10 * row_size(t) + (8 * 3 + 1) * t->padded + rounded_size(t);
 }
+EXPORT integer grid_trace_scratch(const grid_task *t) { return grid_forward_scratch(t); }
 /* Cavities, ratios and their gradients of a row; all messages' gradients, twice; one pixel; tables, rows as pairs. */
 EXPORT integer grid_backward_scratch(const grid_task *t) {
     return 26 * row_size(t) + 2 * message_size(t) + 4 * t->padded + rounded_size(t);
@@ -69,6 +74,17 @@ typedef __typeof__((vec){0} < (vec){0}) mask; /* integers: all bits of a lane se
 static inline vec smaller(vec a, vec b) {
     mask which = a < b;
     return (vec)((which & (mask)a) | (~which & (mask)b));
+}
+
+static inline vec larger(vec a, vec b) {
+    mask which = a > b;
+    return (vec)((which & (mask)a) | (~which & (mask)b));
+}
+
+static inline real smallest_lane(vec x) {
+    real least = x[0];
+    for (int i = 1; i < LANES; i++) least = x[i] < least ? x[i] : least;
+    return least;
 }
 
 static inline real largest_lane(vec x) {
@@ -165,6 +181,16 @@ static void pixel_labels(const grid_task *t, const real *const *m, const real *e
     }
 }
 
+/* The same for all pixels of an image. */
+static void image_labels(const grid_task *t, const real *messages, const real *evidence, real *labels, real *shares) {
+    const integer S = t->padded, pixels = t->height * t->width;
+    for (integer pixel = 0; pixel < pixels; pixel++) {
+        const real *m[8];
+        for (int k = 0; k < 8; k++) m[k] = messages + (k * pixels + pixel) * S;
+        pixel_labels(t, m, evidence + pixel * 3, labels + pixel * 3, shares ? shares + pixel * S : NULL);
+    }
+}
+
 /* The tables of all directions as pairs across their rows, where products are rounded. */
 static void round_tables(const grid_task *t, const real *tables, pair *out) {
     if (!t->rounded) return;
@@ -224,8 +250,16 @@ static forward_scratch share_forward(const grid_task *t, real *start) {
     return s;
 }
 
-/* What row y sends in direction d arrives at the neighbours, scaled to an average of 1. */
-static void deliver_row(const grid_task *t, integer y, int d, const real *product, real *new, real *scale) {
+/* (1 − d)·new + d·old of log-messages. */
+static void damp(const grid_task *t, const real *old, real *message) {
+    const real d = (real)t->damping;
+    SIMD for (integer s = 0; s < t->states; s++)
+        message[s] = fast_exp((1 - d) * fast_log(message[s]) + d * fast_log(old[s]));
+}
+
+/* What row y sends in direction d arrives at the neighbours, scaled to an average of 1, and damped. */
+static void deliver_row(const grid_task *t, integer y, int d, const real *product, const real *old, real *new,
+                        real *scale) {
     const integer S = t->padded, pixels = t->height * t->width;
     for (integer x = 0; x < t->width; x++) {
         const integer to_x = x - RIGHT[d];
@@ -237,6 +271,7 @@ static void deliver_row(const grid_task *t, integer y, int d, const real *produc
         for (integer s = 0; s < S; s += LANES) sum += *(const vec *)(from + s);
         const real factor = (real)t->states / sum_lanes(sum);
         for (integer s = 0; s < S; s += LANES) *(vec *)(message + s) = *(const vec *)(from + s) * factor;
+        if (t->damping > 0) damp(t, old + to * S, message);
         scale[to] = factor;
     }
 }
@@ -252,32 +287,66 @@ static void grid_layer(const grid_task *t, const real *evidence, const real *old
             if (is_first)
                 multiply(t->width, 3, evidence + y * t->width * 3, 3, 1, s->label_rows + d * 3 * S, s->product, S, 0);
             else through_table(t, s->cavities + d * row_size(t), t->potential, s->tables, d, s->product, s->pairs);
-            deliver_row(t, y, d, s->product, new, scale);
+            deliver_row(t, y, d, s->product, old, new, scale);
         }
     }
 }
 
+/* Layer n + 1 of image b, with the messages of an image in turn in its slots, `base`. */
+static void next_layer(const grid_task *t, integer b, integer n, real *base, real *scales,
+                       const forward_scratch *scratch) {
+    const integer pixels = t->height * t->width, size = message_size(t), to = (n + 1) % t->slots;
+    if (n < t->slots - 1) uniform(t, base + to * size); /* what comes from outside the grid stays so */
+    grid_layer(t, t->evidence + b * pixels * 3, base + n % t->slots * size, base + to * size, scales + to * 8 * pixels,
+               n == 0, scratch);
+}
+
 EXPORT int grid_forward(const grid_task *t, integer first, integer last, integer thread) {
-    const integer S = t->padded, pixels = t->height * t->width, size = message_size(t);
+    const integer pixels = t->height * t->width, size = message_size(t);
     const forward_scratch scratch = share_forward(t, t->scratch + thread * t->scratch_size);
     round_tables(t, t->potential, scratch.tables);
     add_label_rows(t, scratch.label_rows);
     for (integer b = first; b < last; b++) {
-        const integer place = t->keep ? b : thread;
+        const integer place = t->keep ? b : thread, at = b * pixels * 3;
         real *base = t->messages + place * t->slots * size, *scales = t->scale + place * t->slots * 8 * pixels;
         uniform(t, base);
-        for (integer n = 0; n < t->layers; n++) {
-            const integer to = (n + 1) % t->slots;
-            if (n < t->slots - 1) uniform(t, base + to * size); /* what comes from outside the grid stays so */
-            grid_layer(t, t->evidence + b * pixels * 3, base + n % t->slots * size, base + to * size,
-                       scales + to * 8 * pixels, n == 0, &scratch);
+        for (integer n = 0; n < t->layers; n++) next_layer(t, b, n, base, scales, &scratch);
+        image_labels(t, base + t->layers % t->slots * size, t->belief_evidence + at, t->labels + at, NULL);
+    }
+    return 0;
+}
+
+/* The largest change of a message of one layer: of the log-odds of two of its states. */
+static real largest_change(const grid_task *t, const real *old, const real *new) {
+    const integer S = t->padded, rows = 8 * t->height * t->width;
+    double most = 1;
+    for (integer i = 0; i < rows; i++) {
+        vec low = *(const vec *)(new + i * S) / *(const vec *)(old + i * S), high = low;
+        for (integer s = LANES; s < S; s += LANES) {
+            const vec ratio = *(const vec *)(new + i * S + s) / *(const vec *)(old + i * S + s);
+            low = smaller(ratio, low), high = larger(ratio, high); /* 0/0 in the padding is neither */
         }
-        const real *end = base + t->layers % t->slots * size;
-        for (integer pixel = 0; pixel < pixels; pixel++) {
-            const real *m[8];
-            for (int k = 0; k < 8; k++) m[k] = end + (k * pixels + pixel) * S;
-            const integer at = (b * pixels + pixel) * 3;
-            pixel_labels(t, m, t->belief_evidence + at, t->labels + at, NULL);
+        const double change = (double)largest_lane(high) / (double)smallest_lane(low);
+        most = change > most ? change : most;
+    }
+    return (real)log(most);
+}
+
+EXPORT int grid_trace(const grid_task *t, integer first, integer last, integer thread) {
+    const integer pixels = t->height * t->width, size = message_size(t);
+    const forward_scratch scratch = share_forward(t, t->scratch + thread * t->scratch_size);
+    real *base = t->messages + thread * t->slots * size, *scales = t->scale + thread * t->slots * 8 * pixels;
+    round_tables(t, t->potential, scratch.tables);
+    add_label_rows(t, scratch.label_rows);
+    for (integer b = first; b < last; b++) {
+        uniform(t, base);
+        for (integer n = 0; n < t->layers; n++) {
+            const integer layer = b * t->layers + n;
+            next_layer(t, b, n, base, scales, &scratch);
+            const real *old = base + n % t->slots * size, *new = base + (n + 1) % t->slots * size;
+            t->residual[layer] = largest_change(t, old, new);
+            image_labels(t, new, t->belief_evidence + b * pixels * 3, t->labels + layer * pixels * 3,
+                         t->shares + layer * pixels * t->padded);
         }
     }
     return 0;
@@ -317,9 +386,18 @@ static void back_from_labels(const grid_task *t, const real *d_labels, const rea
     }
 }
 
-/* Gradients of the unscaled messages that row y sends in direction d [width, padded], 0 where they leave the grid. */
-static void row_ratios(const grid_task *t, integer y, int d, const real *g, const real *new, const real *scale,
-                       real *ratio) {
+/* The message before it was damped. */
+static void undamp(const grid_task *t, const real *old, const real *message, real *raw) {
+    const real d = (real)t->damping, inverse = 1 / (1 - d);
+    SIMD for (integer s = 0; s < t->states; s++)
+        raw[s] = fast_exp((fast_log(message[s]) - d * fast_log(old[s])) * inverse);
+    for (integer s = t->states; s < t->padded; s++) raw[s] = 0;
+}
+
+/* Gradients of the unscaled messages that row y sends in direction d [width, padded], 0 where they leave the grid; raw:
+   one pixel. */
+static void row_ratios(const grid_task *t, integer y, int d, const real *g, const real *old, const real *new,
+                       const real *scale, real *ratio, real *raw) {
     const integer S = t->padded, pixels = t->height * t->width;
     for (integer x = 0; x < t->width; x++) {
         const integer to_x = x - RIGHT[d];
@@ -329,7 +407,12 @@ static void row_ratios(const grid_task *t, integer y, int d, const real *g, cons
             continue;
         }
         const integer to = d * pixels + (y - DOWN[d]) * t->width + to_x;
-        const real *gradient = g + to * S, *message = new + to * S, factor = scale[to];
+        const real *gradient = g + to * S, *message = new + to * S;
+        const real factor = scale[to] * (real)(1 - t->damping);
+        if (t->damping > 0) {
+            undamp(t, old + to * S, message, raw);
+            message = raw;
+        }
         vec constant = {0}; /* what the scaling takes: 0 but for rounding, which would grow 7-fold per layer */
         for (integer s = 0; s < S; s += LANES) constant += *(const vec *)(gradient + s);
         const real mean = sum_lanes(constant) / (real)t->states;
@@ -349,7 +432,12 @@ static void back_to_messages(const grid_task *t, integer y, const backward_scrat
             vec sum = {0}, dc[8];
             for (int d = 0; d < 8; d++) sum += dc[d] = *(const vec *)(scratch->d_cavity + (d * W + x) * S + s);
             *(vec *)(total + s) = sum;
-            for (int k = 0; k < 8; k++) *(vec *)(scratch->g_before + (k * pixels + pixel) * S + s) = sum - dc[k ^ 1];
+            for (int k = 0; k < 8; k++) {
+                const integer at = (k * pixels + pixel) * S + s;
+                vec gradient = sum - dc[k ^ 1];
+                if (t->damping > 0) gradient += (real)t->damping * *(const vec *)(scratch->g + at);
+                *(vec *)(scratch->g_before + at) = gradient;
+            }
         }
         integer s = 0;
         for (int l = 0; l < 3; l++)
@@ -371,7 +459,7 @@ static void back_layer(const grid_task *t, integer b, integer n, const backward_
                 memset(dc, 0, sizeof(real) * row);
                 continue;
             }
-            row_ratios(t, y, d, scratch->g, new, scale, r);
+            row_ratios(t, y, d, scratch->g, old, new, scale, r, scratch->u);
             through_table(t, r, t->transposed, scratch->tables, d, dc, scratch->pairs);
             add_outer(t, c, r, d_potential + d * t->states * S, scratch->pairs);
             SIMD for (integer i = 0; i < row; i++) dc[i] *= c[i];

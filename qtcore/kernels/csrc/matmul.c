@@ -8,16 +8,16 @@
 
 #define UNROLL _Pragma("GCC unroll 9")
 
-/* A tile of R rows by NV vectors: its sums, its row of B and one entry of A fill the registers. There are 32 of them with
-   AVX-512 and 16 with AVX2 (on ARM 32 of half the size). */
+/* A tile of R rows by NV vectors: its sums, its row of B and one entry of A fill the registers, of which there are 32
+   with AVX-512 and 16 with AVX2 (on ARM 32 of half the size). */
 #if defined(__AVX512VL__)
 #define TILE 3
 #define WIDTH 9
-#define TILES(WITH, R) WITH(R, 1) WITH(R, 2) WITH(R, 3) WITH(R, 4) WITH(R, 5) WITH(R, 6) WITH(R, 7) WITH(R, 8) WITH(R, 9)
+#define TILES(OF, R) OF(R, 1) OF(R, 2) OF(R, 3) OF(R, 4) OF(R, 5) OF(R, 6) OF(R, 7) OF(R, 8) OF(R, 9)
 #else
 #define TILE 4
 #define WIDTH 3
-#define TILES(WITH, R) WITH(R, 1) WITH(R, 2) WITH(R, 3)
+#define TILES(OF, R) OF(R, 1) OF(R, 2) OF(R, 3)
 #endif
 
 #define MULTIPLY(R, NV)                                                                                                \

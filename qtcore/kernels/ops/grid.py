@@ -30,20 +30,31 @@ SMALLEST_FACTOR = 1e-27
 """The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
 
 
-def grid_layers(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int) -> Tensor:
-    """Log-beliefs of the labels [B, height, width, 3] after N ≥ 1 layers at T = 1, without damping; not normalised.
+def grid_layers(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float = 0.0
+) -> Tensor:
+    """Log-beliefs of the labels [B, height, width, 3] after N ≥ 1 layers at T = 1; not normalised.
 
     Args:
         table: exp(log-potential) by direction [8, S, S] with a largest entry of about 1 and none below `SMALLEST_FACTOR`.
         evidence: of the three labels [B, height, width, 3], above 0, the largest of each pixel about 1.
         own: what of it enters the beliefs (1 where none shall), above 0.
         clones: how many states each of the three labels has; their sum is S.
+        damping: weight of the old log-message in the new one.
 
     Where torch may round the factors of matrix products (set_float32_matmul_precision("medium")) and the processor can,
     they are rounded to bfloat16.
     """
     keep = needs_gradient(table, evidence, own)
-    return forward(table, evidence, own, list(clones), n_layers, rounds(table.dtype), keep)[0]
+    return forward(table, evidence, own, list(clones), n_layers, float(damping), rounds(table.dtype), keep)[0]
+
+
+def grid_trace(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All layers for display: log-beliefs of the labels [B, N, height, width, 3] as above, each state's share of its label's
+    belief [B, N, height, width, S], and the largest change of a message in log-odds [B, N]."""
+    return trace(table, evidence, own, list(clones), n_layers, float(damping), rounds(table.dtype))
 
 
 def rounds(dtype: torch.dtype) -> bool:
@@ -56,8 +67,10 @@ def _rounds_singles() -> bool:
     return torch.get_float32_matmul_precision() == "medium" and build.library(torch.float32).can_round
 
 
-def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int) -> None:
+def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float) -> None:
     check_depth(n_layers)
+    if not 0 <= damping < 1:
+        raise InputError(f"damping must lie in [0, 1), not {damping:g}.")
     if len(clones) != 3 or min(clones) < 1:
         raise InputError(f"clones must be three whole numbers ≥ 1, not {list(clones)}.")
     if evidence.dim() != 4:
@@ -80,11 +93,11 @@ def _check_values(table: Tensor, evidence: Tensor, own: Tensor) -> float:
 
 
 def _task(
-    states: int, padded: int, evidence: Tensor, clones: Sequence[int], n_layers: int, slots: int, keep: bool, rounded: bool
+    least: float, padded: int, evidence: Tensor, clones: Sequence[int], n_layers: int, damping: float, rounded: bool
 ) -> GridTask:
     _, height, width, _ = evidence.shape
-    task = GridTask(height, width, states, padded, n_layers, *clones)
-    task.slots, task.keep, task.rounded = slots, int(keep), int(rounded)
+    task = GridTask(height, width, sum(clones), padded, n_layers, *clones, _small(least), damping)
+    task.slots, task.keep, task.rounded = n_layers + 1, 1, int(rounded)
     return task
 
 
@@ -106,18 +119,25 @@ def _small(least: float) -> float:
 
 @torch.library.custom_op("qtcore::grid_layers", mutates_args=(), device_types="cpu")
 def forward(
-    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, rounded: bool, keep: bool
+    table: Tensor,
+    evidence: Tensor,
+    own: Tensor,
+    clones: Sequence[int],
+    n_layers: int,
+    damping: float,
+    rounded: bool,
+    keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check(table, evidence, own, clones, n_layers)
+    _check(table, evidence, own, clones, n_layers, damping)
     least = _check_values(table, evidence, own)
     potential, parts = rows(table, _lanes(table.dtype)), parts_of(len(evidence))
     padded = potential.shape[2]
-    places, slots = (len(evidence), n_layers + 1) if keep else (len(parts), 2)
-    shapes = _kept_shapes(places, slots, evidence, padded)
+    task = _task(least, padded, evidence, clones, n_layers, damping, rounded)
+    if not keep:
+        task.slots, task.keep = 2, 0
+    shapes = _kept_shapes(len(evidence) if keep else len(parts), task.slots, evidence, padded)
     messages, scale = buffers.lend(shapes[0], table.dtype), zeros(shapes[1], table.dtype)
     labels = torch.empty_like(evidence, memory_format=torch.contiguous_format)
-    task = _task(table.shape[1], padded, evidence, clones, n_layers, slots, keep, rounded)
-    task.small = _small(least)
     call(
         "grid_forward",
         task,
@@ -135,13 +155,61 @@ def forward(
 
 @forward.register_fake
 def _(
-    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, rounded: bool, keep: bool
+    table: Tensor,
+    evidence: Tensor,
+    own: Tensor,
+    clones: Sequence[int],
+    n_layers: int,
+    damping: float,
+    rounded: bool,
+    keep: bool,
 ) -> tuple[Tensor, ...]:
-    _check(table, evidence, own, clones, n_layers)
+    _check(table, evidence, own, clones, n_layers, damping)
     padded = vectors(table.shape[2], _lanes(table.dtype))
     shapes = _kept_shapes(evidence.shape[0], n_layers + 1, evidence, padded) if keep else ((0,), (0,))
     labels = torch.empty_like(evidence, memory_format=torch.contiguous_format)
     return labels, *(table.new_empty(shape) for shape in shapes)
+
+
+@torch.library.custom_op("qtcore::grid_trace", mutates_args=(), device_types="cpu")
+def trace(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float, rounded: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(table, evidence, own, clones, n_layers, damping)
+    least = _check_values(table, evidence, own)
+    potential, parts = rows(table, _lanes(table.dtype)), parts_of(len(evidence))
+    batch, height, width, _ = evidence.shape
+    padded = potential.shape[2]
+    task = _task(least, padded, evidence, clones, n_layers, damping, rounded)
+    task.slots, task.keep = 2, 0
+    shapes = _kept_shapes(len(parts), task.slots, evidence, padded)
+    shares = buffers.lend((batch, n_layers, height, width, padded), table.dtype)
+    labels, residual = table.new_empty(batch, n_layers, height, width, 3), table.new_empty(batch, n_layers)
+    call(
+        "grid_trace",
+        task,
+        table.dtype,
+        parts,
+        potential=potential,
+        evidence=evidence.contiguous(),
+        belief_evidence=own.contiguous(),
+        labels=labels,
+        shares=shares,
+        residual=residual,
+        messages=buffers.lend(shapes[0], table.dtype),
+        scale=zeros(shapes[1], table.dtype),
+    )
+    return labels, shares[..., : sum(clones)].clone(memory_format=torch.contiguous_format), residual
+
+
+@trace.register_fake
+def _(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float, rounded: bool
+) -> tuple[Tensor, ...]:
+    _check(table, evidence, own, clones, n_layers, damping)
+    batch, height, width, _ = evidence.shape
+    shape = (batch, n_layers, height, width)
+    return table.new_empty(*shape, 3), table.new_empty(*shape, sum(clones)), table.new_empty(batch, n_layers)
 
 
 @torch.library.custom_op("qtcore::grid_layers_backward", mutates_args=(), device_types="cpu")
@@ -151,12 +219,13 @@ def backward(
     own: Tensor,
     clones: Sequence[int],
     n_layers: int,
+    damping: float,
     rounded: bool,
     messages: Tensor,
     scale: Tensor,
     d_labels: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check(table, evidence, own, clones, n_layers)
+    _check(table, evidence, own, clones, n_layers, damping)
     least = _check_values(table, evidence, own)
     transposed, parts = rows(table.transpose(1, 2), _lanes(table.dtype)), parts_of(len(evidence))
     padded = transposed.shape[2]
@@ -165,11 +234,9 @@ def backward(
     check_reals("table", table=(table, table.shape), d_labels=(d_labels, evidence.shape), **kept)
     d_evidence = torch.zeros_like(evidence, memory_format=torch.contiguous_format)
     d_table = zeros((len(parts), *transposed.shape), table.dtype)
-    task = _task(table.shape[1], padded, evidence, clones, n_layers, n_layers + 1, True, rounded)
-    task.small = _small(least)
     call(
         "grid_backward",
-        task,
+        _task(least, padded, evidence, clones, n_layers, damping, rounded),
         table.dtype,
         parts,
         transposed=transposed,
@@ -190,7 +257,7 @@ def _(table: Tensor, evidence: Tensor, own: Tensor, *_: Any) -> tuple[Tensor, ..
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.clones, ctx.n_layers, ctx.rounded, _ = inputs
+    *tensors, ctx.clones, ctx.n_layers, ctx.damping, ctx.rounded, _ = inputs
     ctx.save_for_backward(*tensors, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -198,27 +265,27 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 def _first(ctx: Any, d_labels: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     if d_labels is None:
-        return (None,) * 7
+        return (None,) * 8
     *tensors, messages, scale = ctx.saved_tensors
-    settings = ctx.clones, ctx.n_layers, ctx.rounded
+    settings = ctx.clones, ctx.n_layers, ctx.damping, ctx.rounded
     if messages.dim() == 1:  # not kept
         _, messages, scale = forward(*(tensor.detach() for tensor in tensors), *settings, True)
-    return *backward(*tensors, *settings, messages, scale, d_labels), *(None,) * 4
+    return *backward(*tensors, *settings, messages, scale, d_labels), *(None,) * 5
 
 
 forward.register_autograd(_first, setup_context=_remember)
 
 
 def _remember_first(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.clones, ctx.n_layers, _, _, _, d_labels = inputs
+    *tensors, ctx.clones, ctx.n_layers, ctx.damping, _, _, _, d_labels = inputs
     ctx.save_for_backward(*tensors, d_labels)
 
 
 def _second(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
     *inputs, d_labels = ctx.saved_tensors
-    layers = functools.partial(reference.grid_layers, clones=ctx.clones, n_layers=ctx.n_layers)
+    layers = functools.partial(reference.grid_layers, clones=ctx.clones, n_layers=ctx.n_layers, damping=ctx.damping)
     *d_inputs, d_cotangent = second_derivative(layers, inputs, (d_labels,), given)
-    return *d_inputs, *(None,) * 5, d_cotangent
+    return *d_inputs, *(None,) * 6, d_cotangent
 
 
 backward.register_autograd(_second, setup_context=_remember_first)
