@@ -79,7 +79,7 @@ def test_a_failure_is_remembered(bare_machine: list[list[str]], capsys: pytest.C
 @pytest.mark.slow
 def test_the_summary_says_that_browser_tests_are_skipped(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": str(tmp_path), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/ui"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:nbmake", "-o", "addopts=-ra", "tests/ui"]
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if chromium.find() in chromium.APPLICATIONS:
         pytest.skip("this machine's browser does not depend on the path")

@@ -5,7 +5,7 @@ Counted, not weighed: the bytes of every tensor that an operator of torch makes,
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,14 @@ from qtcore.query import uniform
 
 KINDS = ("rbm", "dbm", "grbm", "grid", "pairwise")
 BACKENDS = ("torch", "auto")
+
+
+@pytest.fixture(autouse=True)
+def young() -> Iterator[None]:
+    """Garbage is looked for among what the test itself made: looking through all of torch takes most of the time."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Allocations(TorchDispatchMode):

@@ -3,6 +3,8 @@ paper's experiments and the commands."""
 
 import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,13 @@ def test_the_order_would_notice() -> None:
     source = "from qtcore.learn.query_training import fit\nif TYPE_CHECKING:\n    from qtcore.models.base import Model\n"
     assert imports(ast.parse(source)) == {"qtcore.learn.query_training.fit"}
     assert LEVEL["learn"] > LEVEL["inference"]
+
+
+def test_importing_the_library_loads_no_more_than_it_needs() -> None:
+    """torch's compiler takes as long to import as torch itself; scikit-learn is for the digits alone."""
+    code = "import sys, qtcore; print(*{'torch._dynamo', 'sklearn', 'matplotlib', 'panel'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
+    assert done.stdout.split() == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT.parent / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)

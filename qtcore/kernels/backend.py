@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 
 from qtcore.errors import BackendError, InputError
 from qtcore.kernels import build
+from qtcore.support.tensors import constant_to_the_compiler
 
 Choice = Literal["auto", "native", "torch"]
 CHOICES = ("auto", "native", "torch")
@@ -139,7 +140,7 @@ def _transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-@torch.compiler.assume_constant_result
+@constant_to_the_compiler
 def _is_native() -> bool:
     choice, _ = _choice()
     if choice == "auto" and "native" in _said:  # the usual case, without making up the sentence

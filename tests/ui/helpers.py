@@ -1,6 +1,7 @@
 """Looking at a page as its user does."""
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
@@ -102,3 +103,14 @@ def set_size(page: "Page", value: int) -> None:
     page.get_by_label("size", exact=True).evaluate(
         "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')) }", str(value)
     )
+
+
+def at_widths(page: "Page", *widths: int) -> Iterator[int]:
+    """The page in windows of these widths, one after the other (by default a laptop's and a large screen's); it never has
+    to be scrolled sideways."""
+    for width in widths or (1280, 1920):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function(f"innerWidth === {width}")
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # laid out again
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        yield width

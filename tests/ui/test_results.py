@@ -2,17 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from qtcore.paper.printed import TABLE_1
+
+from .helpers import at_widths
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-@pytest.mark.parametrize("width", [1280, 1920])
-def test_tables_plots_and_how_they_were_made(page: "Page", app_url: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
+def test_tables_plots_and_how_they_were_made(page: "Page", app_url: str) -> None:
     page.goto(f"{app_url}app?page=results")
     figures = page.locator(".results table.figures")
     figures.first.wait_for()
@@ -21,10 +19,10 @@ def test_tables_plots_and_how_they_were_made(page: "Page", app_url: str, width: 
     assert page.locator(".results svg.dots circle").count() > 2 * 9  # the paper's QT at least
     assert page.get_by_text(f"paper {TABLE_1['qt', 'dbm', 'web'].mean:.3f}").first.is_visible()
     assert page.locator(".results td[data-verdict=better] em").first.is_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for number in range(figures.count()):
-        box = figures.nth(number).bounding_box()
-        assert box is not None
-        assert box["x"] + box["width"] <= width
+    for width in at_widths(page):
+        for number in range(figures.count()):
+            box = figures.nth(number).bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= width
     page.get_by_text("How each of these was made").first.click()
     page.get_by_text("python -m qtcore.reproduce table1 --methods qt").first.wait_for()

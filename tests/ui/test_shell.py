@@ -13,7 +13,7 @@ from app.tour import CARDS
 from tests.app.server import Server, get, provoke, served
 
 from . import conftest
-from .helpers import FACE, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
+from .helpers import FACE, at_widths, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, WebSocketRoute
@@ -137,22 +137,20 @@ def test_the_device_is_shown(page: "Page", app_url: str) -> None:
     page.get_by_text(re.compile("^(CPU|CUDA|MPS)$")).wait_for()
 
 
-@pytest.mark.parametrize("width", [1280, 1920])
 @pytest.mark.parametrize(
     "query",
     ["", "?page=contours", "?page=digits", "?compare=untrained", "?page=contours&compare=layers-5"],
 )
-def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, width: int, query: str) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, query: str) -> None:
     open_page(page, app_url, query)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    boxes = [page.locator(selector).bounding_box() for selector in (".qt.gallery", ".qt.painter", ".qt.player")]
-    for left, right in itertools.pairwise(boxes):
-        assert left is not None
-        assert right is not None
-        assert left["x"] + left["width"] <= right["x"]
-    assert boxes[2] is not None
-    assert boxes[2]["x"] + boxes[2]["width"] <= width
+    for width in at_widths(page):
+        boxes = [page.locator(selector).bounding_box() for selector in (".qt.gallery", ".qt.painter", ".qt.player")]
+        for left, right in itertools.pairwise(boxes):
+            assert left is not None
+            assert right is not None
+            assert left["x"] + left["width"] <= right["x"]
+        assert boxes[2] is not None
+        assert boxes[2]["x"] + boxes[2]["width"] <= width
 
 
 def test_one_user_too_many_is_told_so(page: "Page") -> None:

@@ -22,6 +22,7 @@ from qtcore.kernels.ops.shared import (
     zeros,
 )
 from qtcore.kernels.threads import parts_of
+from qtcore.support.tensors import constant_to_the_compiler
 
 VECTOR_BYTES = 32
 """Rows of states are padded to whole vectors of this size, as in csrc/matmul.h."""
@@ -62,7 +63,7 @@ def rounds(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 and _rounds_singles()
 
 
-@torch.compiler.assume_constant_result  # torch.compile cannot look at this setting
+@constant_to_the_compiler  # torch.compile cannot look at this setting
 def _rounds_singles() -> bool:
     return torch.get_float32_matmul_precision() == "medium" and build.library(torch.float32).can_round
 
