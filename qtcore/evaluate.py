@@ -4,6 +4,7 @@
     python -m qtcore.evaluate runs/d/best.safetensors --draws 5    a file; queries drawn five times
     python -m qtcore.evaluate grbm/frey --queries patches:5 --draws 20
     python -m qtcore.evaluate grid/border --layers 30
+    python -m qtcore.evaluate grid/border --layers 1-60 --plot depth.png    the score over the depth
     python -m qtcore.evaluate rbm-pcd/adult --engine gibbs --rows 500
 
 Prints the normalised cross-entropy (NCE) in bits and nats, for a grid also the intersection over union (IoU), with standard
@@ -11,6 +12,7 @@ errors over samples (one draw) or over draws.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -21,8 +23,10 @@ from qtcore.inference.engine import named
 from qtcore.learn.run import device
 from qtcore.metrics import BITS
 from qtcore.models.files import load
-from qtcore.paper.scoring import evaluate, evaluate_grid
+from qtcore.paper.scoring import DepthScore, evaluate, evaluate_grid, over_depth
+from qtcore.paper.tables import plot_depths
 from qtcore.support.cli import arguments, guarded
+from qtcore.support.ranges import parse_range
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,11 @@ class Command:
     """uniform[:p], patches[:size[xcount]], one-target or everything; by default uniform, for a grid everything."""
     engine: str | None = None
     """How marginals are computed: bp, gibbs, or exact (small models); by default as the model was trained."""
-    layers: int | None = None
-    """Layers of belief propagation (sweeps of gibbs); by default the engine's own number."""
+    layers: str | None = None
+    """Layers of belief propagation (sweeps of gibbs); by default the engine's own number. A range such as 1-60 scores every
+    layer of it."""
+    plot: Path | None = None
+    """With a range of layers: a picture of the scores, PNG."""
     seed: int = 0
     """Seed of the queries."""
     draws: int = 1
@@ -66,7 +73,17 @@ def main() -> int:
     dataset = data.load(name)
     labelled = model.variables.kind == "label"
     queries = command.queries or ("everything" if labelled else "uniform")
-    choices = {"rows": command.rows, "layers": command.layers, "engine": engine}
+    layers = None if command.layers is None else parse_range(command.layers, smallest=0)
+    if command.layers is not None and layers is None:
+        raise InputError(f"layers must be a number such as 15 or a range such as 1-60, not {command.layers!r}.")
+    if command.plot is not None and "-" not in (command.layers or ""):
+        raise InputError("plot goes with a range of layers, such as --layers 1-60.")
+    if layers is not None and "-" in str(command.layers):
+        depths = range(layers[0], layers[1] + 1)
+        scores = over_depth(model, dataset, command.split, queries, depths, command.seed, command.rows, engine)
+        _print_depths(command, name, dataset.source, queries, scores)
+        return 0
+    choices = {"rows": command.rows, "layers": layers and layers[0], "engine": engine}
     score = evaluate(model, dataset, command.split, queries, command.seed, command.draws, **choices)  # type: ignore[arg-type]
     over = "samples" if command.draws == 1 else "draws"
     print(f"{command.model} on {name} ({dataset.source}), {command.split}, {score.count} samples, queries {queries}")
@@ -79,6 +96,19 @@ def main() -> int:
         framed += f", NCE {grid.nce_framed.mean:.4f} ± {grid.nce_framed.error:.4f} nats"
         print(f"with the frame forced to OUT, as the authors count: {framed}")
     return 0
+
+
+def _print_depths(command: Command, name: str, source: str, queries: str, scores: list[DepthScore]) -> None:
+    count = scores[0].nce.count
+    print(f"{command.model} on {name} ({source}), {command.split}, {count} samples, queries {queries}, layer by layer")
+    print(f"layer  NCE/bits  NCE/nats{'  IoU/%' if scores[0].iou else ''}  residual  at rest")
+    for score in scores:
+        overlap = f"{score.iou.mean:7.2f}" if score.iou else ""
+        nats = f"{score.nce.mean * BITS:8.4f}  {score.nce.mean:8.4f}"
+        print(f"{score.layer:5d}  {nats}{overlap}  {score.residual:8.2g}  {100 * score.at_rest:5.0f} %")
+    if command.plot is not None:
+        plot_depths(scores, f"{command.model}, {command.split} set", command.plot)
+        print(f"The picture is {command.plot}.")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,17 @@ class Score:
         means = torch.tensor([draw.mean for draw in draws], dtype=torch.float64)
         return replace(cls.of(means), count=draws[0].count)
 
+    @classmethod
+    def per_target(cls, total: Tensor, count: Tensor, per_image: bool = False) -> "Score":
+        """The mean over targets, from each sample's sum over its targets and their number [n]; samples without targets do not
+        count. `per_image` averages over the targets of each sample first, then over samples."""
+        total, count = total[count > 0], count[count > 0].double()
+        if per_image:
+            return cls.of(total / count)
+        mean = total.sum() / count.sum()
+        error = ((total - mean * count) ** 2).sum().sqrt() / count.sum()  # of a ratio of sums
+        return cls(float(mean), float(error) if len(count) > 1 else math.nan, len(count))
+
     def times(self, factor: float) -> "Score":
         """The same score in another unit."""
         return Score(self.mean * factor, self.error * factor, self.count)
@@ -137,10 +148,4 @@ def score(
             counts.append(target.flatten(1).sum(1).cpu())
     if not sums:
         raise InputError("none of the queries has a target, so there is nothing to score.")
-    total, count = torch.cat(sums), torch.cat(counts).double()
-    total, count = total[count > 0], count[count > 0]
-    if per_image:
-        return Score.of(total / count)
-    mean = total.sum() / count.sum()
-    error = ((total - mean * count) ** 2).sum().sqrt() / count.sum()  # of a ratio of sums
-    return Score(float(mean), float(error) if len(count) > 1 else math.nan, len(count))
+    return Score.per_target(torch.cat(sums), torch.cat(counts), per_image)

@@ -15,7 +15,7 @@ from qtcore.evaluate import main
 from qtcore.learn.query_training import generator
 from qtcore.metrics import Score
 from qtcore.models.base import Model
-from qtcore.paper.scoring import evaluate, evaluate_grid
+from qtcore.paper.scoring import evaluate, evaluate_grid, over_depth
 from qtcore.query import Query, parse
 
 from .commands import Command, command  # noqa: F401
@@ -208,7 +208,10 @@ def test_a_grid_prints_its_iou(run: Command) -> None:
         (["rbm.safetensors", "--draws", "0"], "draws must be at least 1, not 0."),
         (["rbm.safetensors", "--rows", "0"], "rows must be at least 1, not 0."),
         (["rbm.safetensors", "--seed", "-1"], "seed must be at least 0, not -1."),
-        (["rbm.safetensors", "--layers", "-1"], "n_layers must be a whole number ≥ 0, not -1."),
+        (["rbm.safetensors", "--layers", "-1"], "layers must be a number such as 15 or a range such as 1-60, not '-1'."),
+        (["rbm.safetensors", "--layers", "5-2"], "layers must be a number such as 15 or a range such as 1-60, not '5-2'."),
+        (["rbm.safetensors", "--layers", "x"], "layers must be a number such as 15 or a range such as 1-60, not 'x'."),
+        (["rbm.safetensors", "--layers", "5", "--plot", "a.png"], "plot goes with a range of layers, such as --layers 1-60."),
         (["rbm.safetensors", "--queries", "all"], "queries cannot be 'all'; give uniform[:p], "),
         (["rbm.safetensors", "--queries", "everything"], "none of the queries has a target, so there is nothing to score."),
         (["rbm.safetensors", "--draws", "few"], "Error parsing --draws: "),
@@ -237,3 +240,39 @@ def test_another_engine(run: Command) -> None:
     assert run("rbm.safetensors", "--engine", "gibbs", "--layers", "40").code == 0
     assert "no engine named 'exakt'; did you mean exact" in run("rbm.safetensors", "--engine", "exakt").sentence
     assert "Gibbs sampling is available for" in run("grid.safetensors", "--engine", "gibbs").sentence
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Over the depth
+
+
+@pytest.mark.parametrize("kind", ["RBM", "GaussianRBM", "GridMRF"])
+def test_every_depth_is_scored_as_if_it_were_the_only_one(kind: str) -> None:
+    model = build(kind, 3, 0.5)
+    dataset, queries = toy_for(model), "everything" if kind == "GridMRF" else "uniform"
+    for score in over_depth(model, dataset, "test", queries, (1, 3, 6), seed=2):
+        alone = evaluate(model, dataset, "test", queries, seed=2, layers=score.layer)
+        assert score.nce.mean == pytest.approx(alone.mean, rel=1e-9)
+        assert score.nce.error == pytest.approx(alone.error, rel=1e-9)
+        assert score.nce.count == alone.count
+        assert (score.iou is None) == (kind != "GridMRF")
+        if score.iou is not None:
+            assert score.iou.mean == pytest.approx(evaluate_grid(model, dataset, "test", score.layer).iou.mean)
+        query = parse(queries, (2, 2))(dataset.test, generator(2, 0), (dataset.truth or {}).get("test"))
+        with torch.no_grad():
+            *_, last = model.layers(query, score.layer)
+        assert score.residual == pytest.approx(float(last.residual.mean()), rel=1e-6)
+
+
+def test_a_range_of_layers(run: Command) -> None:
+    for name in ("rbm", "grid"):
+        done = run(f"{name}.safetensors", "--layers", "2-5", "--rows", "4", "--plot", "depth.png")
+        assert done.code == 0, done.err
+        heading, columns, *rows, told = done.out.splitlines()
+        assert heading.endswith("layer by layer")
+        assert ("IoU/%" in columns) == (name == "grid")
+        assert [row.split()[0] for row in rows] == ["2", "3", "4", "5"]
+        assert told == "The picture is depth.png."
+        assert Path("depth.png").read_bytes().startswith(b"\x89PNG")
+        nats = run(f"{name}.safetensors", "--layers", "3", "--rows", "4").out.split(" bits, ")[1].split()[0]
+        assert rows[1].split()[2] == nats

@@ -2,18 +2,26 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Categorical, Distribution
 
 from qtcore.errors import InputError, UnknownNameError, nearest
 from qtcore.potentials import Potentials
 from qtcore.query import Query
 
 S = TypeVar("S", bound="Engine")
+
+MAX_PERIOD = 4
+"""The longest oscillation that is recognised."""
+
+AT_REST = 1e-3
+"""Beliefs that differ by no more than this (a probability, or a mean in the model's units) are the same."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,9 @@ class Layer:
         hidden: marginals of the hidden variables, in the same form.
         residual: the largest change of a message in this layer, per sample [B].
         messages: all messages, by name; empty for an engine without messages.
-        info: further diagnostics, by name.
+        info: further diagnostics, by name. `period` [B] says whether the beliefs have come to rest: 1 if they are those of
+            the layer before (converged), 2, 3 … if they are those of so many layers before (oscillating), 0 if they still
+            move.
 
     Example:
         >>> import torch, qtcore
@@ -144,6 +154,9 @@ class Engine(ABC):
 
     def layers(self, model: Answerable, query: Query) -> Iterator[Layer]:
         """Layer 0 (before the first step) to the last, one at a time."""
+        return with_periods(self._layers(model, query))
+
+    def _layers(self, model: Answerable, query: Query) -> Iterator[Layer]:
         model.check(query)
         state = self.init(model, query)
         yield self._layer(0, state, {})
@@ -164,6 +177,30 @@ class Engine(ABC):
         if residual is None:
             residual = marginals.mean.new_zeros(marginals.batch_shape[0])
         return Layer(index, marginals, hidden, residual, self.messages(state), info)
+
+
+def with_periods(layers: Iterable[Layer]) -> Iterator[Layer]:
+    """The same layers, each with the `period` of its beliefs in `info`."""
+    earlier: deque[list[Tensor]] = deque(maxlen=MAX_PERIOD)  # the latest first
+    for layer in layers:
+        beliefs = [_expectations(marginals) for marginals in (layer.marginals, layer.hidden)]
+        period = layer.residual.new_zeros(layer.residual.shape, dtype=torch.long)
+        for lag, before in enumerate(earlier, 1):
+            same = torch.stack([_farthest(now, then) <= AT_REST for now, then in zip(beliefs, before, strict=True)]).all(0)
+            period = period.where((period > 0) | ~same, lag)
+        earlier.appendleft(beliefs)
+        yield dataclasses.replace(layer, info={**layer.info, "period": period})
+
+
+def _expectations(marginals: Distribution) -> Tensor:
+    """Probabilities or means [B, …]."""
+    return (marginals.probs if isinstance(marginals, Categorical) else marginals.mean).detach()
+
+
+def _farthest(one: Tensor, other: Tensor) -> Tensor:
+    """The largest difference in each sample [B]; 0 where there are no variables."""
+    difference = (one - other).abs().flatten(1)
+    return difference.amax(1) if difference.shape[1] else difference.sum(1)
 
 
 def named(name: str, **choices: Any) -> Engine:

@@ -1,11 +1,11 @@
 """Training settings: one frozen dataclass, shown by `python -m qtcore.train --help`."""
 
 import math
-import re
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from qtcore.errors import InputError
+from qtcore.support.ranges import parse_range
 
 MAX_RATE = 1e30
 """Beyond this the optimiser itself overflows in float32."""
@@ -81,11 +81,7 @@ class Settings:
     @property
     def depths(self) -> tuple[int, int] | None:
         """The least and the largest number of layers in training; None for the model's own number."""
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", str(self.train_layers))
-        if match is None:
-            return None
-        least, most = int(match[1]), int(match[2] or match[1])
-        return (least, most) if 0 < least <= most else None
+        return parse_range(self.train_layers)
 
     def total_steps(self, rows: int) -> int:
         """Number of minibatches for a dataset of this many rows, with the smaller last one of an epoch included."""

@@ -1,5 +1,6 @@
 """Scores of a model on a dataset, as the paper defines them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -31,17 +32,79 @@ def evaluate(
 ) -> Score:
     """NCE in nats on a split of a dataset, averaged over draws of the queries (Frey: per image first, then over images)."""
     masks = parse(queries, dataset.image_shape)
-    values = dataset.splits[split][:rows]
-    labelled = model.variables.kind == "label"
-    truth = dataset.truth[split][:rows] if labelled and dataset.truth is not None else None
+    values, truth, size = _samples(model, dataset, split, rows)
     per_image = dataset.kind == "gaussian"
-    size = GRID_BATCH if labelled else BATCH
     return Score.over(
         [
             score(model, values, masks, generator(seed, draw), truth, per_image, layers, size, engine)
             for draw in range(draws)
         ]
     )
+
+
+def _samples(model: Model, dataset: Dataset, split: str, rows: int | None) -> tuple[Tensor, Tensor | None, int]:
+    """Values, labels where these are the truth, and how many samples to score at a time."""
+    labelled = model.variables.kind == "label"
+    truth = dataset.truth[split][:rows] if labelled and dataset.truth is not None else None
+    return dataset.splits[split][:rows], truth, GRID_BATCH if labelled else BATCH
+
+
+@dataclass(frozen=True)
+class DepthScore:
+    """The score of one layer."""
+
+    layer: int
+    nce: Score
+    """In nats."""
+    iou: Score | None
+    """In per cent, for labels."""
+    residual: float
+    """The largest change of a message, averaged over samples."""
+    at_rest: float
+    """Share of the samples whose beliefs are those of the layer before."""
+
+
+@torch.no_grad()
+def over_depth(
+    model: Model,
+    dataset: Dataset,
+    split: str,
+    queries: str,
+    depths: Collection[int],
+    seed: int = 0,
+    rows: int | None = None,
+    engine: Engine | None = None,
+) -> list[DepthScore]:
+    """The scores at each of these depths, in one pass through the layers: `evaluate` with as many layers gives the same."""
+    masks, draw = parse(queries, dataset.image_shape), generator(seed, 0)
+    values, truth, size = _samples(model, dataset, split, rows)
+    sums: dict[int, list[dict[str, Tensor]]] = {depth: [] for depth in sorted(depths)}
+    counts = []
+    for part, labels in batches(values, truth, size):
+        query = masks(part, draw, labels).to(model.device)
+        target = model.target(query)
+        if not bool(target.any()):
+            continue
+        model.check_truth(query)
+        counts.append(target.flatten(1).sum(1).cpu())
+        for layer in model.trace(query, max(sums), engine):
+            if layer.index in sums:
+                losses = nll(layer.marginals, query.truth, target).flatten(1).cpu().sum(1, dtype=torch.float64)
+                scores = {"nce": losses, "residual": layer.residual.cpu(), "period": layer.info["period"].cpu()}
+                if labels is not None:
+                    scores["iou"] = 100 * iou(labels, layer.marginals.probs[..., 1].cpu())  # type: ignore[attr-defined]
+                sums[layer.index].append(scores)
+    if not counts:
+        raise InputError("none of the queries has a target, so there is nothing to score.")
+    count, per_image = torch.cat(counts), dataset.kind == "gaussian"
+
+    def one(layer: int) -> DepthScore:
+        each = {name: torch.cat([batch[name] for batch in sums[layer]]) for name in sums[layer][0]}
+        overlap = Score.of(each["iou"]) if "iou" in each else None
+        residual, rest = float(each["residual"].double().mean()), float((each["period"] == 1).double().mean())
+        return DepthScore(layer, Score.per_target(each["nce"], count, per_image), overlap, residual, rest)
+
+    return [one(layer) for layer in sums if sums[layer]]
 
 
 @dataclass(frozen=True)

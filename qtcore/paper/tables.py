@@ -7,8 +7,10 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from qtcore.data import SPECIFICATIONS
+from qtcore.metrics import BITS
 from qtcore.models.provenance import Provenance
 from qtcore.paper.printed import DATASETS, FREY, GRID, TABLE_1, Printed
+from qtcore.paper.scoring import DepthScore
 from qtcore.support.files import write_atomically
 
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
@@ -265,6 +267,28 @@ def plot_histories(records: list[Record], path: Path) -> None:
     ax.set_title("AdVIL: validation NCE")
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8)
+    figure.tight_layout()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+    plt.close(figure)
+
+
+def plot_depths(scores: list[DepthScore], title: str, path: Path) -> None:
+    """Plot the score over the depth, and the residual below it."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(2, 1, figsize=(7, 5), sharex=True)
+    layers = [score.layer for score in scores]
+    overlaps = [score.iou.mean for score in scores if score.iou is not None]
+    if overlaps:
+        axes[0].plot(layers, overlaps, ".-")
+        axes[0].set(ylabel="IoU in %")
+    else:
+        axes[0].plot(layers, [score.nce.mean * BITS for score in scores], ".-")
+        axes[0].set(ylabel="NCE in bits")
+    axes[1].plot(layers, [max(score.residual, 1e-8) for score in scores], ".-")
+    axes[1].set(ylabel="residual", xlabel="layer", yscale="log")
+    axes[0].set_title(title)
+    for ax in axes:
+        ax.grid(alpha=0.3)
     figure.tight_layout()
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
     plt.close(figure)

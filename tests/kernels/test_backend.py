@@ -26,6 +26,7 @@ backend: Any = importlib.import_module("qtcore.kernels.backend")  # the name in 
 def undecided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Nothing built, nothing decided, nothing said; the cache folder is empty."""
     monkeypatch.setenv("QTCORE_CACHE", str(tmp_path))
+    monkeypatch.setenv("QTCORE_CFLAGS", "-O0")  # soon built
     monkeypatch.delenv("QTCORE_BACKEND", raising=False)
     monkeypatch.setattr(backend, "_said", set())
 

@@ -19,7 +19,7 @@ from qtcore.inference.bp.factors import FactorPassing
 from qtcore.inference.bp.gaussian import GaussianPassing
 from qtcore.inference.bp.grid import GridPassing
 from qtcore.inference.bp.passing import Choices, Passing
-from qtcore.inference.engine import Answerable, Engine, Layer
+from qtcore.inference.engine import Answerable, Engine, Layer, with_periods
 from qtcore.potentials import BinaryPotentials, FactorPotentials, GaussianPotentials, GridPotentials, Potentials
 from qtcore.query import Query
 from qtcore.support.tensors import has_values
@@ -161,7 +161,7 @@ class BP(Engine):
             model.check(query)
             quick = self.passing(model, query).trace(self.steps(model))
             if quick is not None:
-                return quick
+                return with_periods(quick)
         return self.layers(model, query)
 
     def _layer(self, index: int, state: State, info: dict[str, Tensor]) -> Layer:
