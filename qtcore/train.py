@@ -42,6 +42,9 @@ from qtcore.learn.settings import Settings
 from qtcore.paper.experiments import EXPERIMENTS, Experiment, named, recipe
 from qtcore.support.cli import arguments, guarded
 
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Settings)}
+"""What a run was begun with if its configuration is older than a setting."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -164,7 +167,7 @@ def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
         old = before.get(key)
         if key == "settings":
             free = ("epochs", "steps", "save_every")
-            old = {name: setting for name, setting in old.items() if name not in free}
+            old = {name: setting for name, setting in (DEFAULTS | old).items() if name not in free}
             value = {name: setting for name, setting in value.items() if name not in free}
         if json.loads(json.dumps(value)) != old:
             raise InputError(f"{folder} was begun with {key} = {old}, not {value}; give the same settings, or another folder.")

@@ -18,6 +18,28 @@ function parse(value) {
 const pretty = (value) => value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0)
   : Math.abs(value) >= 10 ? value.toFixed(1) : Math.abs(value) >= 0.01 || value === 0 ? value.toFixed(2) : value.toExponential(0)
 
+// About eight layers from the first to the last, each twice as far as the one before at most.
+function milestones(total) {
+  const layers = new Set([0])
+  for (let i = 0; i < 7; i++) layers.add(Math.round(Math.pow(total, (i + 1) / 7)))
+  return [...layers].filter((layer) => layer <= total).sort((a, b) => a - b)
+}
+
+// Whether the beliefs of a run have come to rest, from their period in each layer (see qtcore.inference.engine.Layer).
+const REST = {
+  converged: "From this layer on, no belief changes by more than 0.001.",
+  oscillating: "The beliefs come back to themselves, but not in the next layer.",
+  moving: "The beliefs still change in the last layer.",
+}
+function restOf(run) {
+  const periods = run.curves.period ?? [], last = periods.length - 1
+  if (last < 0 || run.count <= run.total || periods[last] === 0) return {kind: "moving", text: run.count <= run.total ? "…" : "still moving"}
+  if (periods[last] > 1) return {kind: "oscillating", text: `oscillating, period ${periods[last]}`}
+  let first = last
+  while (first > 0 && periods[first - 1] === 1) first--
+  return {kind: "converged", text: `converged at layer ${first}`}
+}
+
 // The number that a byte stands for.
 function valueAt(data, run, layer, name, i) {
   const c = data.index[name], channel = data.channels[c], pixels = data.height * data.width

@@ -12,7 +12,9 @@ export function render({model, el}) {
   const deck = makeDeck(model, () => data, draw,
     button("image", "Save these maps as PNG", savePNG), node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif",
       onclick: () => { model.gif_wanted += 1 }}))
-  root.append(maps, deck.controls, charts, readout)
+  const strip = node("div", {class: "strip", role: "group", "aria-label": "some of the layers"}), badge = node("span", {class: "badge", role: "status"})
+  deck.controls.append(badge)
+  root.append(maps, strip, deck.controls, charts, readout)
   let pictures = [], panels = [], chartWidth = 220
 
   const views = () => model.views.filter((view) => data && view.channel in data.index)
@@ -78,10 +80,10 @@ export function render({model, el}) {
     return box
   }
 
-  function paint({r, view, base}) {
+  function paint({r, view, base}, at = deck.cursor) {
     const run = data.runs[r], pixels = data.height * data.width, context = base.getContext("2d")
     const image = context.createImageData(data.width, data.height), out = image.data
-    const layer = Math.min(deck.cursor, run.count - 1)
+    const layer = Math.min(at, run.count - 1)
     const channel = (name) => { const at = (layer * data.channels.length + data.index[name]) * pixels; return run.bytes.subarray(at, at + pixels) }
     if (view.map === "labels" || view.map === "clones") {
       const contour = channel("contour"), inside = channel("in"), clone = channel("clone")
@@ -164,12 +166,40 @@ export function render({model, el}) {
     plot(body, series, {low: scaleOf.low, high: scaleOf.high, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: data.runs.length > 1, move: deck.move,
       baseline: truth === null ? null : {label: "", value: truth}})
   }
+  // Small pictures of some layers of the first run, closer together where more happens: a click goes there.
+  let film = []
+  function makeStrip() {
+    const total = deck.total(), layers = milestones(total)
+    if (JSON.stringify(film.map((each) => each.layer)) !== JSON.stringify(layers) || film[0]?.base.width !== data.width || film[0]?.base.height !== data.height) {
+      film = layers.map((layer) => {
+        const base = node("canvas", {width: data.width, height: data.height})
+        const frame = node("button", {type: "button", title: `Go to layer ${layer}`, "aria-label": `layer ${layer}`, "data-layer": layer, onclick: () => deck.move(layer)}, base, node("small", {text: layer}))
+        return {layer, base, frame}
+      })
+      strip.replaceChildren(...film.map((each) => each.frame))
+    }
+    const view = views()[0]
+    for (const {layer, base, frame} of film) {
+      frame.disabled = layer >= data.runs[0].count
+      if (!frame.disabled) paint({r: 0, view, base}, layer)
+    }
+  }
+  function markStrip() {
+    const now = film.filter((each) => each.layer <= deck.cursor).at(-1)
+    for (const each of film) each.frame.setAttribute("aria-current", String(each === now))
+    badge.replaceChildren(...data.runs.map((run) => {
+      const state = restOf(run)
+      return node("span", {class: state.kind, text: data.runs.length > 1 ? `${run.label}: ${state.text}` : state.text, title: REST[state.kind]})
+    }))
+    badge.dataset.state = restOf(data.runs[0]).kind
+  }
+
   function draw() {
     if (!data) return
     build()
     for (const picture of pictures) paint(picture)
     deck.show(root)
-    marks(); drawCharts()
+    markStrip(); marks(); drawCharts()
   }
 
   function savePNG() {
@@ -196,16 +226,17 @@ export function render({model, el}) {
     if (!next || (data && next.seq < data.seq)) return
     data = next
     deck.arrived()
-    draw()
+    draw(); makeStrip(); markStrip()
     window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: deck.last() + 1, done: deck.last() >= deck.total(), at: performance.now()}}))
   })
   model.on("pixel", () => { pixel = model.pixel.length === 2 ? model.pixel : null; if (data) { marks(); drawCharts() } })
-  model.on("views", draw); model.on("charts", draw)
+  model.on("views", () => { draw(); if (data) makeStrip() }); model.on("charts", draw)
   model.on("gif", () => { const bytes = bytesOf(model.gif); if (bytes.length > 4) save(new Blob([bytes.slice(4)], {type: "image/gif"}), "layers.gif") })
   const resized = () => { draw(); dark() }
   window.addEventListener("resize", resized)
   model.on("remove", () => window.removeEventListener("resize", resized))
   watchTheme(dark)
   draw(); dark()
+  if (data) { makeStrip(); markStrip() }
   return root
 }

@@ -3,7 +3,7 @@
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from torch.distributions import Categorical, Distribution
 from qtcore.errors import InputError, UnknownNameError, nearest
 from qtcore.potentials import Potentials
 from qtcore.query import Query
+from qtcore.support.tensors import has_values
 
 S = TypeVar("S", bound="Engine")
 
@@ -152,6 +153,10 @@ class Engine(ABC):
                 break
         return self.marginals(state)
 
+    def run_depths(self, model: Answerable, query: Query, depths: Sequence[int]) -> list[Distribution]:
+        """Marginals of the visible variables after each of several numbers of steps, in rising order."""
+        return [self.at(depth).run(model, query) for depth in depths]
+
     def layers(self, model: Answerable, query: Query) -> Iterator[Layer]:
         """Layer 0 (before the first step) to the last, one at a time."""
         return with_periods(self._layers(model, query))
@@ -183,6 +188,9 @@ def with_periods(layers: Iterable[Layer]) -> Iterator[Layer]:
     """The same layers, each with the `period` of its beliefs in `info`."""
     earlier: deque[list[Tensor]] = deque(maxlen=MAX_PERIOD)  # the latest first
     for layer in layers:
+        if not has_values(layer.residual):  # nothing moves in shapes alone
+            yield layer
+            continue
         beliefs = [_expectations(marginals) for marginals in (layer.marginals, layer.hidden)]
         period = layer.residual.new_zeros(layer.residual.shape, dtype=torch.long)
         for lag, before in enumerate(earlier, 1):

@@ -5,7 +5,16 @@ A kernel never changes an answer. Whoever wants one asks `usable(*tensors)` firs
 """
 
 from qtcore.kernels.backend import Backend, backend, usable, use
-from qtcore.kernels.ops import LARGEST_WEIGHT, binary_layers, gaussian_layers, gaussian_trace, grid_layers, grid_trace, rounds
+from qtcore.kernels.ops import (
+    LARGEST_WEIGHT,
+    binary_layers,
+    gaussian_layers,
+    gaussian_trace,
+    grid_depths,
+    grid_layers,
+    grid_trace,
+    rounds,
+)
 
 __all__ = [
     "LARGEST_WEIGHT",
@@ -14,6 +23,7 @@ __all__ = [
     "binary_layers",
     "gaussian_layers",
     "gaussian_trace",
+    "grid_depths",
     "grid_layers",
     "grid_trace",
     "rounds",

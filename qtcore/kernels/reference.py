@@ -61,12 +61,19 @@ def gaussian_layers(
 def grid_layers(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float = 0.0
 ) -> Tensor:
+    return grid_depths(table, evidence, own, clones, [n_layers], damping)[:, 0]
+
+
+def grid_depths(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], depths: Sequence[int], damping: float = 0.0
+) -> Tensor:
     """Log-messages [B, height, width, S] from each of the 8 directions, scaled to an average of 1."""
     states = table.shape[1]
     label = torch.tensor([l for l, number in enumerate(clones) for _ in range(number)], device=table.device)
     given = evidence.log()[..., label]
     messages = [torch.zeros_like(given) for _ in DIRECTIONS]
-    for _ in range(n_layers):
+    beliefs = []
+    for layer in range(1, max(depths) + 1):
         total = given + sum(messages)
         sent = []
         for d in range(len(DIRECTIONS)):
@@ -76,9 +83,11 @@ def grid_layers(
             new = _arrive((product * (states / product.sum(-1, keepdim=True))).log(), d)
             sent.append((1 - damping) * new + damping * messages[d])
         messages = sent
-    belief = sum(messages, torch.zeros_like(given))
-    labels = [part.logsumexp(-1) for part in belief.split(list(clones), -1)]
-    return torch.stack(labels, -1) + own.log()
+        if layer in depths:
+            belief = sum(messages, torch.zeros_like(given))
+            labels = [part.logsumexp(-1) for part in belief.split(list(clones), -1)]
+            beliefs.append(torch.stack(labels, -1) + own.log())
+    return torch.stack(beliefs, 1)
 
 
 def _arrive(sent: Tensor, d: int) -> Tensor:

@@ -7,7 +7,7 @@ exactly what an uninterrupted one does, and all processes of a distributed run a
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from qtcore.inference import Engine
 from qtcore.learn.coordinates import Coordinates
 from qtcore.learn.run import Run
 from qtcore.learn.settings import Settings
-from qtcore.metrics import BITS, score
+from qtcore.metrics import BITS, nll, score
 from qtcore.models.base import Model
 from qtcore.query import Mask, Query
 
@@ -72,10 +72,15 @@ class _Loss(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, query: Query | None, engine: Engine | None = None) -> Tensor:
-        if query is None:  # adds nothing to the gradients, but makes DistributedDataParallel reduce them
+    def forward(self, query: Query | None, engine: Engine | None = None, depths: Sequence[int] = ()) -> Tensor:
+        if query is None or engine is None:  # adds nothing to the gradients, but makes DistributedDataParallel reduce them
             return torch.stack([parameter.sum() * 0 for parameter in self.model.parameters() if parameter.requires_grad]).sum()
-        return self.model.nll(query, engine=engine)[0].sum()
+        if not depths:
+            return self.model.nll(query, engine=engine)[0].sum()
+        self.model.check(query)
+        target = self.model.check_truth(query)
+        each = engine.run_depths(self.model, query, depths)
+        return torch.stack([nll(marginals, query.truth, target).sum() for marginals in each]).mean()
 
 
 def fit(
@@ -230,7 +235,7 @@ class _Training:
         self.coordinates.push()
         total = self._backward(query, targets)
         if not math.isfinite(total):
-            self._explain(f"step {self.step + 1}", query, total, self._train_engine())
+            self._explain(f"step {self.step + 1}", query, total, self.engine.at(max(self._depths(), default=None)))
         self.coordinates.pull()
         self._check_finite("the gradient of", {name: tensor.grad for name, tensor in self.coordinates.tensors.items()})
         self.optimiser.step()
@@ -256,14 +261,15 @@ class _Training:
                 return query
         raise InputError(f"{MAX_DRAWS} minibatches had no targets; the distribution of queries must ask for something.")
 
-    def _train_engine(self) -> Engine:
-        """The engine of this step, with the number of layers drawn anew if the settings have a range; the same in every
-        process. A network that is right at whatever depth it is asked has messages that converge (docs/depth.md)."""
-        least, most = self.settings.depths or (None, None)
-        if least is None or most is None or least == most:
-            return self.engine.at(least)
+    def _depths(self) -> list[int]:
+        """The numbers of layers of this step, in rising order, drawn anew if the settings have a range; the same in every
+        process; none for the engine's own. A network that is right at whatever depth it is asked has messages that converge
+        (docs/depth.md)."""
+        if self.settings.depths is None:
+            return []
+        least, most = self.settings.depths
         draw = generator(self.settings.seed, DEPTH, self.step)
-        return self.engine.at(int(torch.randint(least, most + 1, (), generator=draw)))
+        return sorted((least + torch.randperm(most - least + 1, generator=draw)[: self.settings.train_depths]).tolist())
 
     def _backward(self, query: Query, targets: int) -> float:
         """Gradients of the mean loss over all targets of the minibatch, chunk by chunk; returns that mean in nats."""
@@ -289,13 +295,13 @@ class _Training:
         if self.rank >= len(query):
             return total
         query = query[self.rank :: self.world] if self.world > 1 else query
-        engine = self._train_engine()
+        depths = self._depths()
         for start in range(0, len(query), self.chunk):
             part = query[start : start + self.chunk].to(self.model.device)
             if not bool(self.model.target(part).any()):
                 continue
             with nullcontext() if self.world == 1 else self.loss.no_sync():  # type: ignore[operator]
-                loss = self.loss(part, engine) / targets
+                loss = self.loss(part, self.engine, depths) / targets
                 (loss * self.world).backward()  # DistributedDataParallel averages over the processes
             total += float(loss.detach())
         return total

@@ -45,6 +45,8 @@ class Settings:
     train_layers: int | str | None = None
     """Layers in training, if different from the model's own number (which validation always uses): a number, or a range such
     as 8-20, from which every step draws its number."""
+    train_depths: int = 1
+    """How many numbers of layers each step draws from that range; its loss is the average over them."""
     seed: int = 0
     """Seed of the initial weights, the order of the data and the queries."""
     validate_every: int = 200
@@ -69,6 +71,7 @@ class Settings:
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
             "train_layers": self.train_layers is None or self.depths is not None,
+            "train_depths": 1 <= self.train_depths <= self._number_of_depths,
             "seed": self.seed >= 0,
             "validate_every": self.validate_every > 0,
             "valid_rows": self.valid_rows > 0,
@@ -82,6 +85,11 @@ class Settings:
     def depths(self) -> tuple[int, int] | None:
         """The least and the largest number of layers in training; None for the model's own number."""
         return parse_range(self.train_layers)
+
+    @property
+    def _number_of_depths(self) -> int:
+        least, most = self.depths or (1, 1)
+        return most - least + 1
 
     def total_steps(self, rows: int) -> int:
         """Number of minibatches for a dataset of this many rows, with the smaller last one of an epoch included."""

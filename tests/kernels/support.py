@@ -64,6 +64,12 @@ def damped_grid_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
     return grid_inputs(dtype, n, 0.3)
 
 
+def grid_inputs_at_depths(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    """Beliefs after the first, the second and the last layer are asked for."""
+    *tensors, n, damping = damped_grid_inputs(dtype, n)
+    return *tensors, sorted({1, min(2, n), n}), damping
+
+
 def tracked(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same, with a gradient for every real tensor."""
     return tuple(x.clone().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)

@@ -26,6 +26,7 @@ from .support import (
     damped_grid_inputs,
     gaussian_inputs,
     grid_inputs,
+    grid_inputs_at_depths,
     needs_compiler,
     reals,
     tracked,
@@ -39,6 +40,7 @@ CASES: dict[str, Case] = {
     "gaussian": (kernels.gaussian_layers, reference.gaussian_layers, gaussian_inputs),
     "grid": (kernels.grid_layers, reference.grid_layers, grid_inputs),
     "damped grid": (kernels.grid_layers, reference.grid_layers, damped_grid_inputs),
+    "grid at depths": (kernels.grid_depths, reference.grid_depths, grid_inputs_at_depths),
 }
 names = pytest.mark.parametrize("name", CASES)
 PLAIN = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -61,7 +63,7 @@ def test_opcheck(dtype: torch.dtype, keep: bool) -> None:
     inputs[5].fill_(J)  # what is kept of other variables may be anything
     opcheck(binary.forward, (*inputs, keep))
     opcheck(gaussian.forward, (*tracked(gaussian_inputs(dtype)), keep))
-    opcheck(grid.forward, (*tracked(grid_inputs(dtype)), False, keep))
+    opcheck(grid.forward, (*tracked(grid_inputs_at_depths(dtype)), False, keep))
 
 
 def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
@@ -72,9 +74,9 @@ def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
     kept = [tensor.detach() for tensor in gaussian.forward(*inputs, True)[3:]]
     opcheck(gaussian.backward, (*inputs, *kept, reals(8, *inputs[2].shape), reals(9, *inputs[2].shape)), test_utils=PLAIN)
     opcheck(gaussian.trace, gaussian_inputs(n=2))
-    inputs = (*tracked(grid_inputs(n=2)), False)
-    kept = [tensor.detach() for tensor in grid.forward(*inputs, True)[1:]]
-    opcheck(grid.backward, (*inputs, *kept, reals(9, *inputs[1].shape)), test_utils=PLAIN)
+    inputs = (*tracked(grid_inputs_at_depths(n=2)), False)
+    labels, *kept = (tensor.detach() for tensor in grid.forward(*inputs, True))
+    opcheck(grid.backward, (*inputs, *kept, reals(9, *labels.shape)), test_utils=PLAIN)
     opcheck(grid.trace, (*grid_inputs(n=2), False))
 
 
@@ -159,6 +161,8 @@ def test_a_gradient_that_was_not_prepared_for(name: str) -> None:
     """`keep` is an economy: without it the backward pass runs the layers again."""
     _, _, make = CASES[name]
     operator = {"binary": binary.forward, "gaussian": gaussian.forward}.get(name, grid.forward)
+    if operator is grid.forward:  # takes the depths as a list
+        make = grid_inputs_at_depths
     extra = (False,) if operator is grid.forward else ()
     found = []
     for keep in (True, False):
@@ -329,10 +333,11 @@ def test_checks_do_not_depend_on_assert() -> None:
 def test_no_memory_is_a_memory_error(name: str) -> None:
     """More layers to keep than there are bytes."""
     layers, _, make = CASES[name]
-    depth = [i for i, x in enumerate(make()) if isinstance(x, int)][-1]
+    depth = [i for i, x in enumerate(make()) if isinstance(x, int | list)][-1]
     before = buffers.usage().lent
     for n in (10**13, 10**17):
-        inputs = [n if i == depth else x for i, x in enumerate(tracked(make()))]
+        given = [n] if name == "grid at depths" else n
+        inputs = [given if i == depth else x for i, x in enumerate(tracked(make()))]
         with pytest.raises(MemoryError, match="cannot have"):
             layers(*inputs)
     del inputs

@@ -5,7 +5,7 @@
 never change an answer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -155,6 +155,11 @@ class BP(Engine):
             return super().run(model, query)
         model.check(query)
         return self.passing(model, query).after(self.steps(model))
+
+    def run_depths(self, model: Answerable, query: Query, depths: Sequence[int]) -> list[Distribution]:
+        model.check(query)
+        passing = self.passing(model, query)
+        return [passing.after(depths[0])] if len(depths) == 1 else passing.after_each(depths)
 
     def trace(self, model: Answerable, query: Query) -> Iterator[Layer]:
         if self.until is None:

@@ -1,6 +1,6 @@
 """Belief propagation on the 8-connected grid (main text, "Grid Markov Random Field"): all messages of one direction at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
@@ -102,6 +102,12 @@ class GridPassing(Passing):
     def _by_kernel(self, n_layers: int) -> Distribution:
         logits = kernels.grid_layers(*self._linear(), self.potentials.clones, n_layers, self.choices.damping)
         return Categorical(logits=logits, validate_args=False)
+
+    def after_each(self, depths: Sequence[int]) -> list[Distribution]:
+        if not (min(depths) and self._native()):
+            return super().after_each(depths)
+        logits = kernels.grid_depths(*self._linear(), self.potentials.clones, depths, self.choices.damping)
+        return [Categorical(logits=each, validate_args=False) for each in logits.unbind(1)]
 
     def trace(self, n_layers: int) -> Iterator[Layer] | None:
         return self._trace(n_layers) if n_layers and self._native() else None

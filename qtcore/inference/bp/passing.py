@@ -1,7 +1,7 @@
 """Message passing: what all kinds of graphs have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -76,6 +76,16 @@ class Passing(ABC):
         for _ in range(n_layers):
             messages = self.send(messages)
         return self.answers(messages)[0]
+
+    def after_each(self, depths: Sequence[int]) -> list[Distribution]:
+        """The same after each of several numbers of layers, in rising order."""
+        marginals, messages, done = [], self.initial(), 0
+        for depth in depths:
+            for _ in range(depth - done):
+                messages = self.send(messages)
+            marginals.append(self.answers(messages)[0])
+            done = depth
+        return marginals
 
     def trace(self, n_layers: int) -> Iterator[Layer] | None:
         """All layers for display, by a fast path; None if there is none."""

@@ -19,13 +19,15 @@ typedef struct {
     const real *potential, *transposed; /* exp(log-potential) by direction [8, S, padded]; source and sink swapped */
     const real *evidence;               /* of the three labels, largest 1 [B, pixels, 3] */
     const real *belief_evidence;        /* what enters the beliefs [B, pixels, 3] */
-    real *labels;                       /* log-beliefs [B, pixels, 3]; in a trace of every layer [B, N, pixels, 3] */
+    const integer *depths;              /* after which layers beliefs are asked for, in rising order; the last is N */
+    integer n_depths;                   /* D; in a trace the depths do not matter, and D is N */
+    real *labels;                       /* log-beliefs [B, D, pixels, 3] */
     real *shares;                       /* of a trace: a state's part of its label's belief [B, N, pixels, padded] */
     real *residual;                     /* of a trace: the largest change of a message, in log-odds [B, N] */
     real *messages, *scale;             /* [places, slots, 8, pixels, padded], [places, slots, 8, pixels] */
     integer slots, keep;                /* keep: all N layers of every image; else 2 slots in turn for each thread */
     integer rounded;                    /* whether the matrix products take bfloat16 */
-    const real *d_labels;               /* gradient of the log-beliefs [B, pixels, 3] */
+    const real *d_labels;               /* gradient of the log-beliefs [B, D, pixels, 3] */
     real *d_evidence, *d_potential;     /* added to: of log-evidence [B, pixels, 3]; of the exponentiated potentials,
                                            one for each thread [threads, 8, S, padded] */
     real *scratch;                      /* [threads, scratch_size] */
@@ -36,8 +38,9 @@ EXPORT const field grid_layout[] = {
     FIELD(grid_task, height), FIELD(grid_task, width), FIELD(grid_task, states), FIELD(grid_task, padded),
     FIELD(grid_task, layers), FIELD(grid_task, contour), FIELD(grid_task, out), FIELD(grid_task, within),
     FIELD(grid_task, small), FIELD(grid_task, damping), FIELD(grid_task, potential), FIELD(grid_task, transposed),
-    FIELD(grid_task, evidence), FIELD(grid_task, belief_evidence), FIELD(grid_task, labels), FIELD(grid_task, shares),
-    FIELD(grid_task, residual), FIELD(grid_task, messages), FIELD(grid_task, scale),
+    FIELD(grid_task, evidence), FIELD(grid_task, belief_evidence), FIELD(grid_task, depths), FIELD(grid_task, n_depths),
+    FIELD(grid_task, labels), FIELD(grid_task, shares), FIELD(grid_task, residual), FIELD(grid_task, messages),
+    FIELD(grid_task, scale),
     FIELD(grid_task, slots), FIELD(grid_task, keep), FIELD(grid_task, rounded), FIELD(grid_task, d_labels),
     FIELD(grid_task, d_evidence), FIELD(grid_task, d_potential), FIELD(grid_task, scratch),
     FIELD(grid_task, scratch_size), END(grid_task)};
@@ -307,11 +310,15 @@ EXPORT int grid_forward(const grid_task *t, integer first, integer last, integer
     round_tables(t, t->potential, scratch.tables);
     add_label_rows(t, scratch.label_rows);
     for (integer b = first; b < last; b++) {
-        const integer place = t->keep ? b : thread, at = b * pixels * 3;
+        const integer place = t->keep ? b : thread;
         real *base = t->messages + place * t->slots * size, *scales = t->scale + place * t->slots * 8 * pixels;
         uniform(t, base);
-        for (integer n = 0; n < t->layers; n++) next_layer(t, b, n, base, scales, &scratch);
-        image_labels(t, base + t->layers % t->slots * size, t->belief_evidence + at, t->labels + at, NULL);
+        for (integer n = 0, k = 0; n < t->layers; n++) {
+            next_layer(t, b, n, base, scales, &scratch);
+            if (n + 1 != t->depths[k]) continue;
+            image_labels(t, base + (n + 1) % t->slots * size, t->belief_evidence + b * pixels * 3,
+                         t->labels + (b * t->n_depths + k++) * pixels * 3, NULL);
+        }
     }
     return 0;
 }
@@ -371,18 +378,19 @@ static backward_scratch share_backward(const grid_task *t, real *start) {
     return s;
 }
 
-/* Gradients of the last log-messages, from those of the log-beliefs of the labels. */
-static void back_from_labels(const grid_task *t, const real *d_labels, const real *end, real *share, real *g) {
+/* Adds the gradients of a layer's log-messages, from those of the log-beliefs of the labels; share: one pixel. */
+static void back_from_labels(const grid_task *t, const real *d_labels, const real *messages, real *share, real *g) {
     const integer S = t->padded, pixels = t->height * t->width;
     for (integer pixel = 0; pixel < pixels; pixel++) {
         const real *m[8], *gl = d_labels + pixel * 3;
-        for (int k = 0; k < 8; k++) m[k] = end + (k * pixels + pixel) * S;
+        for (int k = 0; k < 8; k++) m[k] = messages + (k * pixels + pixel) * S;
         pixel_labels(t, m, NULL, NULL, share);
         integer s = 0;
         for (int l = 0; l < 3; l++)
             for (integer c = 0; c < clones(t, l); c++, s++) share[s] *= gl[l];
         for (; s < S; s++) share[s] = 0;
-        for (int k = 0; k < 8; k++) memcpy(g + (k * pixels + pixel) * S, share, sizeof(real) * S);
+        for (int k = 0; k < 8; k++)
+            for (integer i = 0; i < S; i++) g[(k * pixels + pixel) * S + i] += share[i];
     }
 }
 
@@ -474,10 +482,13 @@ EXPORT int grid_backward(const grid_task *t, integer first, integer last, intege
     real *d_potential = t->d_potential + thread * 8 * t->states * t->padded;
     round_tables(t, t->transposed, scratch.tables);
     for (integer b = first; b < last; b++) {
-        const real *end = t->messages + (b * t->slots + t->layers) * size;
-        back_from_labels(t, t->d_labels + b * pixels * 3, end, scratch.u, scratch.g);
-        for (integer n = t->layers - 1; n >= 0; n--) {
-            back_layer(t, b, n, &scratch, d_potential);
+        memset(scratch.g, 0, sizeof(real) * size);
+        for (integer n = t->layers, k = t->n_depths - 1; n > 0; n--) {
+            if (k >= 0 && n == t->depths[k]) {
+                const real *given = t->d_labels + (b * t->n_depths + k--) * pixels * 3;
+                back_from_labels(t, given, t->messages + (b * t->slots + n) * size, scratch.u, scratch.g);
+            }
+            back_layer(t, b, n - 1, &scratch, d_potential);
             real *swap = scratch.g;
             scratch.g = scratch.g_before;
             scratch.g_before = swap;

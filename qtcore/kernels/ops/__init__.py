@@ -2,6 +2,15 @@
 
 from qtcore.kernels.ops.binary import LARGEST_WEIGHT, binary_layers
 from qtcore.kernels.ops.gaussian import gaussian_layers, gaussian_trace
-from qtcore.kernels.ops.grid import grid_layers, grid_trace, rounds
+from qtcore.kernels.ops.grid import grid_depths, grid_layers, grid_trace, rounds
 
-__all__ = ["LARGEST_WEIGHT", "binary_layers", "gaussian_layers", "gaussian_trace", "grid_layers", "grid_trace", "rounds"]
+__all__ = [
+    "LARGEST_WEIGHT",
+    "binary_layers",
+    "gaussian_layers",
+    "gaussian_trace",
+    "grid_depths",
+    "grid_layers",
+    "grid_trace",
+    "rounds",
+]

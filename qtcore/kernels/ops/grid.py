@@ -46,8 +46,15 @@ def grid_layers(
     Where torch may round the factors of matrix products (set_float32_matmul_precision("medium")) and the processor can,
     they are rounded to bfloat16.
     """
+    return grid_depths(table, evidence, own, clones, [n_layers], damping)[:, 0]
+
+
+def grid_depths(
+    table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], depths: Sequence[int], damping: float = 0.0
+) -> Tensor:
+    """The same after each of several numbers of layers, in rising order [B, D, height, width, 3]: one pass serves them all."""
     keep = needs_gradient(table, evidence, own)
-    return forward(table, evidence, own, list(clones), n_layers, float(damping), rounds(table.dtype), keep)[0]
+    return forward(table, evidence, own, list(clones), list(depths), float(damping), rounds(table.dtype), keep)[0]
 
 
 def grid_trace(
@@ -56,6 +63,11 @@ def grid_trace(
     """All layers for display: log-beliefs of the labels [B, N, height, width, 3] as above, each state's share of its label's
     belief [B, N, height, width, S], and the largest change of a message in log-odds [B, N]."""
     return trace(table, evidence, own, list(clones), n_layers, float(damping), rounds(table.dtype))
+
+
+def _check_depths(depths: Sequence[int]) -> None:
+    if not depths or min(depths) < 1 or sorted(set(depths)) != list(depths):
+        raise InputError(f"the kernels run at least one layer, and several depths in rising order, not {list(depths)}.")
 
 
 def rounds(dtype: torch.dtype) -> bool:
@@ -68,8 +80,7 @@ def _rounds_singles() -> bool:
     return torch.get_float32_matmul_precision() == "medium" and build.library(torch.float32).can_round
 
 
-def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float) -> None:
-    check_depth(n_layers)
+def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], damping: float) -> None:
     if not 0 <= damping < 1:
         raise InputError(f"damping must lie in [0, 1), not {damping:g}.")
     if len(clones) != 3 or min(clones) < 1:
@@ -98,8 +109,14 @@ def _task(
 ) -> GridTask:
     _, height, width, _ = evidence.shape
     task = GridTask(height, width, sum(clones), padded, n_layers, *clones, _small(least), damping)
-    task.slots, task.keep, task.rounded = n_layers + 1, 1, int(rounded)
+    task.slots, task.keep, task.rounded, task.n_depths = n_layers + 1, 1, int(rounded), n_layers
     return task
+
+
+def _at_depths(evidence: Tensor, depths: Sequence[int]) -> tuple[int, ...]:
+    """The shape of the labels' beliefs after each of these layers."""
+    batch, height, width, labels = evidence.shape
+    return batch, len(depths), height, width, labels
 
 
 def _lanes(dtype: torch.dtype) -> int:
@@ -124,21 +141,23 @@ def forward(
     evidence: Tensor,
     own: Tensor,
     clones: Sequence[int],
-    n_layers: int,
+    depths: Sequence[int],
     damping: float,
     rounded: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check(table, evidence, own, clones, n_layers, damping)
+    _check(table, evidence, own, clones, damping)
+    _check_depths(depths)
     least = _check_values(table, evidence, own)
     potential, parts = rows(table, _lanes(table.dtype)), parts_of(len(evidence))
     padded = potential.shape[2]
-    task = _task(least, padded, evidence, clones, n_layers, damping, rounded)
+    task = _task(least, padded, evidence, clones, depths[-1], damping, rounded)
+    task.n_depths = len(depths)
     if not keep:
         task.slots, task.keep = 2, 0
     shapes = _kept_shapes(len(evidence) if keep else len(parts), task.slots, evidence, padded)
     messages, scale = buffers.lend(shapes[0], table.dtype), zeros(shapes[1], table.dtype)
-    labels = torch.empty_like(evidence, memory_format=torch.contiguous_format)
+    labels = evidence.new_empty(_at_depths(evidence, depths))
     call(
         "grid_forward",
         task,
@@ -147,6 +166,7 @@ def forward(
         potential=potential,
         evidence=evidence.contiguous(),
         belief_evidence=own.contiguous(),
+        depths=torch.tensor(depths),
         labels=labels,
         messages=messages,
         scale=scale,
@@ -160,15 +180,16 @@ def _(
     evidence: Tensor,
     own: Tensor,
     clones: Sequence[int],
-    n_layers: int,
+    depths: Sequence[int],
     damping: float,
     rounded: bool,
     keep: bool,
 ) -> tuple[Tensor, ...]:
-    _check(table, evidence, own, clones, n_layers, damping)
+    _check(table, evidence, own, clones, damping)
+    _check_depths(depths)
     padded = vectors(table.shape[2], _lanes(table.dtype))
-    shapes = _kept_shapes(evidence.shape[0], n_layers + 1, evidence, padded) if keep else ((0,), (0,))
-    labels = torch.empty_like(evidence, memory_format=torch.contiguous_format)
+    shapes = _kept_shapes(evidence.shape[0], depths[-1] + 1, evidence, padded) if keep else ((0,), (0,))
+    labels = evidence.new_empty(_at_depths(evidence, depths))
     return labels, *(table.new_empty(shape) for shape in shapes)
 
 
@@ -176,7 +197,8 @@ def _(
 def trace(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float, rounded: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check(table, evidence, own, clones, n_layers, damping)
+    _check(table, evidence, own, clones, damping)
+    check_depth(n_layers)
     least = _check_values(table, evidence, own)
     potential, parts = rows(table, _lanes(table.dtype)), parts_of(len(evidence))
     batch, height, width, _ = evidence.shape
@@ -207,7 +229,8 @@ def trace(
 def _(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float, rounded: bool
 ) -> tuple[Tensor, ...]:
-    _check(table, evidence, own, clones, n_layers, damping)
+    _check(table, evidence, own, clones, damping)
+    check_depth(n_layers)
     batch, height, width, _ = evidence.shape
     shape = (batch, n_layers, height, width)
     return table.new_empty(*shape, 3), table.new_empty(*shape, sum(clones)), table.new_empty(batch, n_layers)
@@ -219,28 +242,32 @@ def backward(
     evidence: Tensor,
     own: Tensor,
     clones: Sequence[int],
-    n_layers: int,
+    depths: Sequence[int],
     damping: float,
     rounded: bool,
     messages: Tensor,
     scale: Tensor,
     d_labels: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _check(table, evidence, own, clones, n_layers, damping)
+    _check(table, evidence, own, clones, damping)
+    _check_depths(depths)
     least = _check_values(table, evidence, own)
     transposed, parts = rows(table.transpose(1, 2), _lanes(table.dtype)), parts_of(len(evidence))
     padded = transposed.shape[2]
-    shapes = _kept_shapes(len(evidence), n_layers + 1, evidence, padded)
+    shapes = _kept_shapes(len(evidence), depths[-1] + 1, evidence, padded)
     kept = {"messages": (messages, shapes[0]), "scale": (scale, shapes[1])}
-    check_reals("table", table=(table, table.shape), d_labels=(d_labels, evidence.shape), **kept)
+    check_reals("table", table=(table, table.shape), d_labels=(d_labels, _at_depths(evidence, depths)), **kept)
     d_evidence = torch.zeros_like(evidence, memory_format=torch.contiguous_format)
     d_table = zeros((len(parts), *transposed.shape), table.dtype)
+    task = _task(least, padded, evidence, clones, depths[-1], damping, rounded)
+    task.n_depths = len(depths)
     call(
         "grid_backward",
-        _task(least, padded, evidence, clones, n_layers, damping, rounded),
+        task,
         table.dtype,
         parts,
         transposed=transposed,
+        depths=torch.tensor(depths),
         evidence=evidence.contiguous(),
         messages=messages.contiguous(),
         scale=scale.contiguous(),
@@ -249,7 +276,7 @@ def backward(
         d_potential=d_table,
     )
     of_table = d_table[..., : table.shape[2]].sum(0)
-    return of_table, d_evidence.div_(evidence), (d_labels / own).contiguous()  # the kernel's is that of log-evidence
+    return of_table, d_evidence.div_(evidence), (d_labels.sum(1) / own).contiguous()  # the kernel's is that of log-evidence
 
 
 @backward.register_fake
@@ -258,7 +285,7 @@ def _(table: Tensor, evidence: Tensor, own: Tensor, *_: Any) -> tuple[Tensor, ..
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.clones, ctx.n_layers, ctx.damping, ctx.rounded, _ = inputs
+    *tensors, ctx.clones, ctx.depths, ctx.damping, ctx.rounded, _ = inputs
     ctx.save_for_backward(*tensors, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -268,7 +295,7 @@ def _first(ctx: Any, d_labels: Tensor | None, *_: None) -> tuple[Tensor | None, 
     if d_labels is None:
         return (None,) * 8
     *tensors, messages, scale = ctx.saved_tensors
-    settings = ctx.clones, ctx.n_layers, ctx.damping, ctx.rounded
+    settings = ctx.clones, ctx.depths, ctx.damping, ctx.rounded
     if messages.dim() == 1:  # not kept
         _, messages, scale = forward(*(tensor.detach() for tensor in tensors), *settings, True)
     return *backward(*tensors, *settings, messages, scale, d_labels), *(None,) * 5
@@ -278,13 +305,13 @@ forward.register_autograd(_first, setup_context=_remember)
 
 
 def _remember_first(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.clones, ctx.n_layers, ctx.damping, _, _, _, d_labels = inputs
+    *tensors, ctx.clones, ctx.depths, ctx.damping, _, _, _, d_labels = inputs
     ctx.save_for_backward(*tensors, d_labels)
 
 
 def _second(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
     *inputs, d_labels = ctx.saved_tensors
-    layers = functools.partial(reference.grid_layers, clones=ctx.clones, n_layers=ctx.n_layers, damping=ctx.damping)
+    layers = functools.partial(reference.grid_depths, clones=ctx.clones, depths=ctx.depths, damping=ctx.damping)
     *d_inputs, d_cotangent = second_derivative(layers, inputs, (d_labels,), given)
     return *d_inputs, *(None,) * 6, d_cotangent
 
