@@ -18,9 +18,9 @@ STAMP := $(VENV)/.installed
 # No message from a browser is larger than an upload (4 MB); what is left of a closed window is cleared up after a minute.
 LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
 
-# Three workers, for a browser test waits as long as it computes. Each takes a file at a time: tests of a file may share a
-# server or a training. The order in which files are taken is that of tests/conftest.py, the long ones first.
-PYTEST := $(RUN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Two workers, each of which takes a file at a time: tests of a file may share a server or a training. The order in which
+# files are taken is that of tests/conftest.py, the long ones first.
+PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: app check test venv clean
 .DELETE_ON_ERROR:

@@ -13,8 +13,7 @@ export function render({model, el}) {
     button("image", "Save these maps as PNG", savePNG), node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif",
       onclick: () => { model.gif_wanted += 1 }}))
   const strip = node("div", {class: "strip", role: "group", "aria-label": "some of the layers"}), badge = node("span", {class: "badge", role: "status"})
-  deck.controls.append(badge)
-  root.append(maps, strip, deck.controls, charts, readout)
+  root.append(maps, node("div", {class: "film"}, strip, badge), deck.controls, charts, readout)
   let pictures = [], panels = [], chartWidth = 220
 
   const views = () => model.views.filter((view) => data && view.channel in data.index)

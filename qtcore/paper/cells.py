@@ -31,7 +31,7 @@ from qtcore.paper.printed import DATASETS
 from qtcore.paper.scoring import evaluate, evaluate_grid
 from qtcore.query import parse
 
-QUICK = 50
+QUICK = 100
 """Divisor of the number of steps in a quick run."""
 DRAWS = 20
 """Draws of the queries on the Frey faces: a single draw of patches is noisy."""

@@ -10,7 +10,7 @@ from app.state import PAGES
 from tests.app.server import Server, connect, get, leave, served, until
 
 QUERIES = (*(f"?page={name}" for name in PAGES), "?page=digits&model=rbm/adult")
-ROUNDS = 3
+ROUNDS = 2
 OF_ONE_USER = ("app.shell.", "app.tour.", "app.components.", "bokeh.models.layouts.")
 
 

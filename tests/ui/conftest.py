@@ -25,6 +25,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--process-per-site",  # the next page need not wait for a process of its own
 ]
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 WINDOW = {"width": 1280, "height": 800}

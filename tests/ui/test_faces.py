@@ -228,6 +228,21 @@ def test_slider_play_step_and_keys(page: "Page", app_url: str) -> None:
     assert player.get_attribute("data-layer") == "0"
 
 
+def test_the_filmstrip_and_the_badge(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, "?image=dream-1")
+    player, film = page.locator(".qt.player"), page.locator(".qt.player .strip button")
+    layers = [int(each.get_attribute("data-layer") or -1) for each in film.all()]
+    assert layers == sorted(set(layers))
+    assert layers[0] == 0
+    assert layers[-1] == 50
+    assert 6 <= len(layers) <= 9
+    film.nth(2).click()
+    assert player.get_attribute("data-layer") == str(layers[2])
+    assert [each.get_attribute("aria-current") for each in film.all()] == [str(i == 2).lower() for i in range(len(layers))]
+    assert page.locator(".qt.player .badge").get_attribute("data-state") == "converged"
+    assert "converged at layer" in (page.locator(".qt.player .badge").text_content() or "")
+
+
 def test_reduced_motion_plays_one_step_at_a_time(page: "Page", app_url: str) -> None:
     page.emulate_media(reduced_motion="reduce")
     open_page(page, app_url, "?layer=3")
