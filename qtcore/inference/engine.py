@@ -192,12 +192,18 @@ def with_periods(layers: Iterable[Layer]) -> Iterator[Layer]:
             yield layer
             continue
         beliefs = [_expectations(marginals) for marginals in (layer.marginals, layer.hidden)]
-        period = layer.residual.new_zeros(layer.residual.shape, dtype=torch.long)
-        for lag, before in enumerate(earlier, 1):
-            same = torch.stack([_farthest(now, then) <= AT_REST for now, then in zip(beliefs, before, strict=True)]).all(0)
-            period = period.where((period > 0) | ~same, lag)
+        period = _period(beliefs, earlier)
         earlier.appendleft(beliefs)
         yield dataclasses.replace(layer, info={**layer.info, "period": period})
+
+
+def _period(beliefs: list[Tensor], earlier: Iterable[list[Tensor]]) -> Tensor:
+    """How many layers before each sample's beliefs were the same [B]; 0 if they were not."""
+    period = torch.zeros(len(beliefs[0]), dtype=torch.long, device=beliefs[0].device)
+    for lag, before in enumerate(earlier, 1):
+        same = torch.stack([_farthest(now, then) <= AT_REST for now, then in zip(beliefs, before, strict=True)]).all(0)
+        period = period.where((period > 0) | ~same, lag)
+    return period
 
 
 def _expectations(marginals: Distribution) -> Tensor:
