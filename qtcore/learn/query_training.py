@@ -263,8 +263,7 @@ class _Training:
 
     def _depths(self) -> list[int]:
         """The numbers of layers of this step, in rising order, drawn anew if the settings have a range; the same in every
-        process; none for the engine's own. A network that is right at whatever depth it is asked has messages that converge
-        (docs/depth.md)."""
+        process; none for the engine's own (docs/depth.md)."""
         if self.settings.depths is None:
             return []
         least, most = self.settings.depths
