@@ -47,7 +47,11 @@ class Shell:
             margin=0,
         )
         self.tour = Tour(self.show)
-        self.address = Address()
+        self.address = Address(first=PAGES[0])
+        self.address.visited(self.visit)
+        self._leaving: dict[str, list[Callable[[], None]]] = {name: [] for name in PAGES}
+        if pn.state.curdoc is not None:
+            pn.state.on_session_destroyed(lambda context: self._leave(*PAGES))
         self._fill(self.active)
         self.tabs.param.watch(self._turn, "active")
 
@@ -63,6 +67,25 @@ class Shell:
     def show(self, page: str) -> None:
         """Switch to a page."""
         self.tabs.active = PAGES.index(page)
+
+    def visit(self, query: str) -> None:
+        """Show what an address describes, in a page made anew."""
+        state = State.from_query(query)
+        self.states[state.page] = state
+        self._leave(state.page)
+        self._columns[state.page].clear()
+        self.show(state.page)
+        self._fill(state.page)
+        self._show_address()
+
+    def when_left(self, page: str, callback: Callable[[], None]) -> None:
+        """Call back when the user closes the window, or this page is made anew."""
+        self._leaving[page].append(callback)
+
+    def _leave(self, *pages: str) -> None:
+        for page in pages:
+            while self._leaving[page]:
+                self._leaving[page].pop()()
 
     def _turn(self, event: Any) -> None:
         self.active = PAGES[event.new]

@@ -10,7 +10,7 @@ export function render({model, el}) {
   }
   for (const name of ["labels", "selected", "heading"]) model.on(name, draw)
   const dark = () => root.classList.toggle("dark", isDark(el))
-  watchTheme(dark)
+  watchTheme(model, dark)
   draw(); dark()
   return root
 }

@@ -119,10 +119,11 @@ function isDark(el) {
   return colour ? (Number(colour[0]) + Number(colour[1]) + Number(colour[2])) / 3 > 128 : false
 }
 
-function watchTheme(changed) {
+function watchTheme(model, changed) {
   const observer = new MutationObserver(() => setTimeout(changed, 60))
   observer.observe(document.documentElement, {attributes: true})
   observer.observe(document.body, {attributes: true})
   setTimeout(changed, 150)
   setTimeout(changed, 800)
+  model.on("remove", () => observer.disconnect())
 }

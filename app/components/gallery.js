@@ -17,7 +17,7 @@ export function render({model, el}) {
   for (const name of ["images", "names", "heading"]) model.on(name, draw)
   model.on("selected", press)
   const dark = () => root.classList.toggle("dark", isDark(el))
-  watchTheme(dark)
+  watchTheme(model, dark)
   draw(); dark()
   return root
 }

@@ -13,6 +13,6 @@ export function render({model, el}) {
   })
   if (model.action) root.append(node("div", {class: "row"}, node("button", {type: "button", text: model.action, onclick: () => { model.actions += 1 }})))
   const dark = () => root.classList.toggle("dark", isDark(el))
-  watchTheme(dark); dark()
+  watchTheme(model, dark); dark()
   return root
 }

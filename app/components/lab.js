@@ -168,7 +168,7 @@ export function render({model, el}) {
   const tellNotice = () => { notice.textContent = model.notice; notice.hidden = !model.notice }
   model.on("notice", tellNotice)
   model.on("remove", clock.stop)
-  watchTheme(dark)
+  watchTheme(model, dark)
   cursor = follow ? last() : Math.min(Math.max(0, cursor), last())
   draw(); dark(); tellNotice()
   return root

@@ -227,7 +227,7 @@ export function render({model, el}) {
   const dark = () => root.classList.toggle("dark", isDark(el))
   const resized = () => { layout(); dark() }
   window.addEventListener("resize", resized)
-  watchTheme(dark); dark()
+  watchTheme(model, dark); dark()
   model.on("remove", () => window.removeEventListener("resize", resized))
   return root
 }

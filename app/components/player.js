@@ -234,7 +234,7 @@ export function render({model, el}) {
   const resized = () => { draw(); dark() }
   window.addEventListener("resize", resized)
   model.on("remove", () => window.removeEventListener("resize", resized))
-  watchTheme(dark)
+  watchTheme(model, dark)
   draw(); dark()
   if (data) { makeStrip(); markStrip() }
   return root

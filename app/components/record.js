@@ -111,7 +111,7 @@ export function render({model, el}) {
   })
   model.on("variable", () => { mark(); if (data) inspect() })
   const dark = () => root.classList.toggle("dark", isDark(el))
-  watchTheme(dark)
+  watchTheme(model, dark)
   draw(); dark()
   return root
 }

@@ -18,7 +18,7 @@ export function render({model, el}) {
   })
   model.on("problem", () => say(model.problem))
   const dark = () => root.classList.toggle("dark", isDark(el))
-  watchTheme(dark)
+  watchTheme(model, dark)
   say(model.problem); dark()
   return root
 }

@@ -120,6 +120,8 @@ class LabPage:
         self._put(engine.in_pool(inference.picture, self.lab))
         self.scores, self._scored = engine.in_pool(both_scores, self.lab), question(self.lab)
         self._show_training()
+        for jobs in (self.latest, self.trainer):
+            shell.when_left("lab", jobs.cancel)
         self.component.param.watch(self._receive, "packet")
         self.component.param.watch(self._on_layer, "layer")
 

@@ -42,8 +42,7 @@ class PicturePage:
         self.preset_row.param.watch(self._on_preset, "clicks")
         self.upload.param.watch(self._on_upload, "file")
         self.player.param.watch(self._on_look, ["layer", "pixel"])
-        if pn.state.curdoc is not None:
-            pn.state.on_session_destroyed(lambda context: self.latest.cancel())
+        shell.when_left(self.name, self.latest.cancel)
 
     # ------------------------------------------------------------------ for subclasses
 

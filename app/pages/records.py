@@ -84,8 +84,7 @@ class RecordPage(OfModel):
         self.rows.param.watch(self._on_row, "clicks")
         self.preset_row.param.watch(self._on_preset, "clicks")
         self.record.param.watch(self._on_look, ["layer", "variable"])
-        if pn.state.curdoc is not None:
-            pn.state.on_session_destroyed(lambda context: self.latest.cancel())
+        shell.when_left("digits", self.latest.cancel)
         self.load(model)
         header, runs = self.question()
         self.record.frames = engine.compute(header, runs)

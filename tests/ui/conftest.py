@@ -95,7 +95,23 @@ def shared(browser: "Browser") -> "Iterator[Watched]":
 
 @pytest.fixture
 def page(shared: "Watched", app_url: str) -> "Iterator[Page]":
-    """A fresh page; the test fails at its end if the page logged an error or asked for anything off localhost."""
+    """The page that the test before left (`helpers.open_page` goes to another address in it, which takes a fifth of the time
+    of opening one); the test fails at its end if the page logged an error or asked for anything off localhost, and then, or
+    if it may have changed the window, the next test gets another page."""
+    (*_, page) = shared.context.pages or [shared.context.new_page()]
+    kept = False
+    try:
+        yield page
+        shared.check()
+        kept = len(shared.context.pages) == 1
+    finally:
+        shared.clear(kept)
+
+
+@pytest.fixture
+def own_page(shared: "Watched", app_url: str) -> "Iterator[Page]":
+    """A page for one test alone, which may change the window, the theme or the connection."""
+    shared.clear()
     try:
         yield shared.context.new_page()
         shared.check()
@@ -130,9 +146,9 @@ class Watched:
             page.evaluate("0")
         assert not self.complaints, "\n".join(self.complaints)
 
-    def clear(self) -> None:
-        """As new, but for the cache."""
-        for page in self.context.pages:
+    def clear(self, keep_page: bool = False) -> None:
+        """As new, but for the cache, and for the page if it may stay."""
+        for page in [] if keep_page else self.context.pages:
             page.close()
         self.context.clear_cookies()
         self.context.clear_permissions()

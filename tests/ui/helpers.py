@@ -16,13 +16,33 @@ if TYPE_CHECKING:
 FACE, GRID = (28, 20), (30, 30)
 
 
-def open_page(page: "Page", url: str, query: str = "") -> None:
-    """Open the app and wait for its first result."""
-    page.goto(f"{url}app{query}")
-    page.locator(".qt.player .picture canvas[data-map]").first.wait_for()
+def open_page(page: "Page", url: str, query: str = "", shown: str = ".qt.player .picture canvas[data-map]") -> None:
+    """Open the app, or, in a page that shows it, go to another address of it, and wait for its first result."""
+    go_to(page, url, query)
+    page.locator(shown).first.wait_for()
     page.wait_for_function("document.readyState === 'complete'")
     # Buttons are drawn before they are listened to: a click in between would be lost.
     page.wait_for_function("Bokeh.documents.length > 0 && Bokeh.documents.every((document) => document.is_idle)")
+
+
+def go_to(page: "Page", url: str, query: str) -> None:
+    """Show an address of the app: in a page that shows another one as the browser's history does, else by loading it."""
+    if not page.url.startswith(f"{url}app") or state(page) == State.from_query(query):
+        page.goto(f"{url}app{query}")
+        return
+    page.evaluate(
+        """(query) => {
+            const mark = (root) => root.querySelectorAll("*").forEach((element) => {
+                if (element.matches(".qt:not(.lost)")) element.dataset.left = ""
+                if (element.shadowRoot) mark(element.shadowRoot)
+            })
+            mark(document)
+            history.pushState(null, "", location.pathname + query)
+            window.dispatchEvent(new PopStateEvent("popstate"))
+        }""",
+        query,
+    )
+    wait_until(page, lambda: page.locator("[data-left]").count() == 0, "what was there before to go")
 
 
 def picture(page: "Page", channel: str, run: int = 0) -> NDArray[np.uint8]:
@@ -107,10 +127,13 @@ def set_size(page: "Page", value: int) -> None:
 
 def at_widths(page: "Page", *widths: int) -> Iterator[int]:
     """The page in windows of these widths, one after the other (by default a laptop's and a large screen's); it never has
-    to be scrolled sideways."""
+    to be scrolled sideways. The window is then as it was before."""
+    before = page.viewport_size
+    assert before is not None
     for width in widths or (1280, 1920):
         page.set_viewport_size({"width": width, "height": 800})
         page.wait_for_function(f"innerWidth === {width}")
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # laid out again
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         yield width
+    page.set_viewport_size(before)

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 from app.pages.contours import galleries
 from app.state import decode_bytes
 
-from .helpers import GRID, drag, hidden, open_page, picture, state, tool, wait_for_another, wait_for_result, wait_until
+from .helpers import GRID, drag, hidden, open_page, picture, seq, state, tool, wait_for_another, wait_for_result, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -83,8 +83,9 @@ def test_hidden_pixels_and_undo(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: (hidden(page, GRID) == expected).all())
     assert state(page).image.startswith("glyph")  # the digit is still known, and with it the truth
     assert (picture(page, "contour") != before).any()
+    number = seq(page)
     tool(page, "undo")
-    wait_for_result(page, 1)
+    wait_for_result(page, number)
     np.testing.assert_array_equal(picture(page, "contour"), before)
 
 

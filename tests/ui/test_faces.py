@@ -147,8 +147,9 @@ def test_keys_work_wherever_the_focus_is(page: "Page", app_url: str) -> None:
     assert page.evaluate("[document.scrollingElement.scrollTop, window.scrollY]") == [0, 0]
     page.keyboard.press(" ")
     page.locator(".qt.player .picture").first.click()
+    number = seq(page)
     page.keyboard.press("Control+z")
-    wait_for_result(page, 1)
+    wait_for_result(page, number)
     assert not hidden(page, FACE).any()
     size = page.get_by_label("size", exact=True)
     size.focus()
@@ -243,7 +244,8 @@ def test_the_filmstrip_and_the_badge(page: "Page", app_url: str) -> None:
     assert "converged at layer" in (page.locator(".qt.player .badge").text_content() or "")
 
 
-def test_reduced_motion_plays_one_step_at_a_time(page: "Page", app_url: str) -> None:
+def test_reduced_motion_plays_one_step_at_a_time(own_page: "Page", app_url: str) -> None:
+    page = own_page
     page.emulate_media(reduced_motion="reduce")
     open_page(page, app_url, "?layer=3")
     page.get_by_label("Play the layers (space)").click()

@@ -7,7 +7,7 @@ import pytest
 
 from app.lab.graphs import Lab, decode, default
 
-from .helpers import at_widths, state, wait_until
+from .helpers import at_widths, open_page, state, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -20,10 +20,8 @@ ALONG = """(line, t) => {
 
 
 def open_lab(page: "Page", url: str, query: str = "?page=lab") -> "Locator":
-    page.goto(f"{url}app{query}" if query.startswith("?") else query)
-    lab = page.locator(".qt.lab")
-    lab.wait_for()
-    return lab
+    open_page(page, url, query, shown=".qt.lab")
+    return page.locator(".qt.lab")
 
 
 def number(lab: "Locator", name: str) -> int:
@@ -135,7 +133,8 @@ def test_slider_play_and_keys_move_the_layer(page: "Page", app_url: str) -> None
     wait_until(page, lambda: number(lab, "layer") == 40)
 
 
-def test_reduced_motion_steps_instead_of_playing(page: "Page", app_url: str) -> None:
+def test_reduced_motion_steps_instead_of_playing(own_page: "Page", app_url: str) -> None:
+    page = own_page
     page.emulate_media(reduced_motion="reduce")
     lab = open_lab(page, app_url)
     page.keyboard.press("Home")
@@ -194,7 +193,7 @@ def test_training_shows_both_numbers(page: "Page", app_url: str) -> None:
     assert coupling(page, 0) != trained
     address = page.url
     page.goto("about:blank")
-    open_lab(page, app_url, address)  # the trained parameters are in the link
+    open_lab(page, app_url, address.removeprefix(f"{app_url}app"))  # the trained parameters are in the link
     page.locator("[data-show='1']").click()
     wait_until(page, lambda: coupling(page, 0) == trained)
 
@@ -221,7 +220,7 @@ def test_the_address_reopens_the_same_lab(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: shared(page).sent == (4,))
     before, address, words = bars(page), page.url, page.locator(".formula").inner_text()
     page.goto("about:blank")
-    lab = open_lab(page, app_url, address)
+    lab = open_lab(page, app_url, address.removeprefix(f"{app_url}app"))
     assert lab.get_attribute("data-graph") == "rbm"
     assert lab.get_attribute("data-mode") == "hand"
     assert bars(page) == before
@@ -229,7 +228,8 @@ def test_the_address_reopens_the_same_lab(page: "Page", app_url: str) -> None:
     assert page.url == address
 
 
-def test_dark_and_nothing_moves(page: "Page", app_url: str) -> None:
+def test_dark_and_nothing_moves(own_page: "Page", app_url: str) -> None:
+    page = own_page
     lab = open_lab(page, app_url)
     places = lambda: json.dumps(  # noqa: E731
         [page.locator(each).first.bounding_box() for each in (".graph", ".badge", ".formula", ".bars", ".transfer", ".scores")]

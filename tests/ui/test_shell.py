@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, WebSocketRoute
 
 
-def test_root_leads_to_faces(page: "Page", app_url: str) -> None:
+def test_root_leads_to_faces(own_page: "Page", app_url: str) -> None:
+    page = own_page
     page.goto(app_url)
     page.get_by_text("What the model sees").wait_for()
     assert page.title() == "qtcore"
@@ -78,18 +79,30 @@ def test_tabs_change_the_address_and_keep_each_page(page: "Page", app_url: str) 
     wait_until(page, lambda: state(page).page == "faces" and state(page).mask == mask)
 
 
-def test_the_way_back_leads_out_of_the_app(page: "Page", app_url: str) -> None:
-    """What is done on a page changes its address, but is no place of its own in the browser's history."""
-    open_page(page, app_url)
+def test_back_and_forward_go_through_the_pages(page: "Page", app_url: str) -> None:
+    """What is done on a page changes its address, but only another page is a step in the browser's history; going back shows
+    what was there."""
+    open_page(page, app_url, "?image=dream-2")
     length = page.evaluate("history.length")
     page.get_by_role("button", name="mouth").click()
     wait_until(page, lambda: state(page).mask != "")
+    mask, stage = hidden(page, FACE), page.locator(".qt.painter .stage")
+    assert page.evaluate("history.length") == length
     page.get_by_role("tab", name="Results").click()
     wait_until(page, lambda: state(page).page == "results")
-    assert page.evaluate("history.length") == length
+    page.locator(".results").wait_for()
+    assert page.evaluate("history.length") == length + 1
+    page.go_back()
+    wait_until(page, lambda: stage.get_attribute("data-hidden") == str(mask.sum()), "the face with its mask")
+    assert page.get_by_role("tab", selected=True).text_content() == TITLES["faces"]
+    assert (state(page).image, hidden(page, FACE).tolist()) == ("dream-2", mask.tolist())
+    page.go_forward()
+    page.locator(".results").wait_for()
+    assert page.get_by_role("tab", selected=True).text_content() == TITLES["results"]
 
 
-def test_a_lost_server_is_told(page: "Page", app_url: str) -> None:
+def test_a_lost_server_is_told(own_page: "Page", app_url: str) -> None:
+    page = own_page
     connections = []
 
     def through(socket: "WebSocketRoute") -> None:
@@ -124,7 +137,8 @@ def test_a_tab_that_was_left_comes_back_as_it_was(page: "Page", app_url: str) ->
     wait_until(page, lambda: hidden(page, FACE).sum() == 21)
 
 
-def test_dark_mode_reaches_the_components(page: "Page", app_url: str) -> None:
+def test_dark_mode_reaches_the_components(own_page: "Page", app_url: str) -> None:
+    page = own_page
     open_page(page, app_url)
     assert page.locator(".qt.player.dark").count() == 0
     page.get_by_role("button", name="theme").click()
@@ -141,7 +155,8 @@ def test_the_device_is_shown(page: "Page", app_url: str) -> None:
     "query",
     ["", "?page=contours", "?page=digits", "?compare=untrained", "?page=contours&compare=layers-5"],
 )
-def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, query: str) -> None:
+def test_nothing_overlaps_or_sticks_out(own_page: "Page", app_url: str, query: str) -> None:
+    page = own_page
     open_page(page, app_url, query)
     for width in at_widths(page):
         boxes = [page.locator(selector).bounding_box() for selector in (".qt.gallery", ".qt.painter", ".qt.player")]
@@ -153,7 +168,8 @@ def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, query: str) 
         assert boxes[2]["x"] + boxes[2]["width"] <= width
 
 
-def test_one_user_too_many_is_told_so(page: "Page") -> None:
+def test_one_user_too_many_is_told_so(own_page: "Page") -> None:
+    page = own_page
     with served(settings={"QTCORE_SESSIONS": "1"}) as server, conftest.without_complaints(server):
         open_page(page, server.url)
         second = page.context.new_page()
@@ -163,7 +179,8 @@ def test_one_user_too_many_is_told_so(page: "Page") -> None:
         page.goto("about:blank")
 
 
-def test_share_copies_the_address(page: "Page", app_url: str) -> None:
+def test_share_copies_the_address(own_page: "Page", app_url: str) -> None:
+    page = own_page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, app_url)
     page.get_by_role("button", name="mouth").click()
