@@ -1,6 +1,6 @@
 # make app    serve the app at http://localhost:5006
 # make check  ruff, mypy, and the tests without those marked slow
-# make test   ruff, mypy, all tests and all notebooks
+# make test   ruff, mypy (as one of the tests), all tests and all notebooks
 #
 # All make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
 #   make test ARGS="-k rbm -x"     options for pytest; with ARGS="-n 0" in one process, for a debugger
@@ -36,7 +36,6 @@ check: $(STAMP)
 test: $(STAMP)
 	$(RUN) -m tests.ui.chromium
 	$(RUN) -m ruff check .
-	$(RUN) -m mypy
 	$(PYTEST) $(ARGS)
 
 venv: $(STAMP)

@@ -137,7 +137,7 @@ def bits(layer: Layer, truth: Tensor, target: Tensor) -> float | None:
     return float(losses.sum() / target.sum()) * BITS
 
 
-def settling(layer: Layer) -> dict[str, float | None]:
+def convergence(layer: Layer) -> dict[str, float | None]:
     """How much the messages of the first sample still change, and the period of its beliefs."""
     return {"residual": float(layer.residual[0]), "period": float(layer.info["period"][0])}
 
@@ -180,7 +180,7 @@ class GaussianEncoder:
             shown.append(shown[0] - self.grey(self.truth))
             nce = bits(layer, self.truth, self.target)
         channels = [channel.quantise(values) for channel, values in zip(self.channels, shown, strict=True)]
-        return channels, {**settling(layer), "nce": nce}
+        return channels, {**convergence(layer), "nce": nce}
 
 
 # ---------------------------------------------------------------------- binary pixels
@@ -206,7 +206,7 @@ class BernoulliEncoder:
             shown.append(p - self.truth)
             nce = bits(layer, self.truth, self.target)
         channels = [channel.quantise(values) for channel, values in zip(self.channels, shown, strict=True)]
-        return channels, {**settling(layer), "nce": nce}
+        return channels, {**convergence(layer), "nce": nce}
 
 
 # ---------------------------------------------------------------------- labels on a grid
@@ -238,7 +238,7 @@ class GridEncoder:
             channel.quantise(values)
             for channel, values in zip(self.channels, [p[..., CONTOUR], p[..., IN], entropy, clone], strict=True)
         ]
-        scalars: dict[str, float | None] = {**settling(layer), "nce": None, "iou": None}
+        scalars: dict[str, float | None] = {**convergence(layer), "nce": None, "iou": None}
         if self.truth is not None:
             scalars["nce"] = bits(layer, self.truth, torch.ones_like(self.truth, dtype=torch.bool))
             scalars["iou"] = float(iou(self.truth[None], p[None, ..., OUT])[0])

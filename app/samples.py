@@ -12,8 +12,8 @@ import qtcore
 from app import engine
 from qtcore.data import SPECIFICATIONS, load
 from qtcore.data.inventory import holding
-from qtcore.dream import dream_records
 from qtcore.errors import DataError
+from qtcore.inference.sampling import dream_records
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Measure how fast the models are.
 
     python -m qtcore.bench              the tables of the README; about ten minutes
-    python -m qtcore.bench --quick      a look, in about a minute
+    python -m qtcore.bench --quick      a quick run, about a minute
     python -m qtcore.bench --json bench.json
 
 Fast path and naive twin (the authors' way, qtcore/paper/naive.py) are timed in turn, in one run; what counts is the ratio of

@@ -2,112 +2,20 @@
 
     python -m qtcore.dream --out faces.npz               # sixteen faces from the shipped model
     python -m qtcore.dream --out faces.npz --count 64 --seed 3 --sheet faces.png
-
-A query-trained model answers queries; it is not a density to run a Markov chain on (a chain visits states on which
-no query ever trained it). But p(v) = ∏ p(block | blocks before) needs nothing but answers to queries: a block is drawn
-from its marginals given all that is drawn so far, and is evidence from then on. Within a block the draws are
-independent, so blocks are small. A last pass gives each pixel its mean given the others (`smooth` = 1), which takes
-away the grain of that independence.
 """
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor
 
 import qtcore
 from qtcore.data.frey import grey_levels
 from qtcore.errors import InputError
-from qtcore.models.base import Model
-from qtcore.query import Query
+from qtcore.inference.sampling import dream
+from qtcore.io.images import contact_sheet
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
-
-
-def blocks(image_shape: tuple[int, int], size: int, generator: torch.Generator, spread: float = 1.5) -> list[Tensor]:
-    """The pixels of each block of size×size, in an order from the middle outwards, shuffled by `spread` blocks."""
-    height, width = image_shape
-    pixels = torch.arange(height * width).reshape(height, width)
-    ordered = []
-    for top in range(0, height, size):
-        for left in range(0, width, size):
-            block = pixels[top : top + size, left : left + size].flatten()
-            middle = torch.tensor([top + size / 2 - height / 2, left + size / 2 - width / 2])
-            distance = float(middle.norm()) / size + spread * float(torch.rand((), generator=generator))
-            ordered.append((distance, block))
-    return [block for _, block in sorted(ordered, key=lambda pair: pair[0])]
-
-
-@torch.inference_mode()
-def dream(
-    model: Model,
-    count: int = 16,
-    image_shape: tuple[int, int] | None = None,
-    size: int = 4,
-    temperature: float = 1.0,
-    smooth: float = 1.0,
-    seed: int = 0,
-) -> Tensor:
-    """Samples [count, V] of a model with Gaussian pixels, drawn block by block.
-
-    Args:
-        image_shape: height and width; a shipped model has its own.
-        size: side of a block in pixels.
-        temperature: factor on the standard deviation of every draw; below 1 the faces are more typical.
-        smooth: how much of its mean given all other blocks each block gets in the last pass (0 … 1).
-    """
-    shape = image_shape or model.image_shape
-    if shape is None:
-        raise InputError("this model does not say what image its variables form; give image_shape=(height, width).")
-    height, width = (int(side) for side in shape)
-    if size < 1 or count < 1:
-        raise InputError(f"count and size must be at least 1, not {count} and {size}.")
-    if not 0 <= temperature < math.inf or not 0 <= smooth <= 1:
-        raise InputError(f"temperature must be 0 or more and smooth between 0 and 1, not {temperature:g} and {smooth:g}.")
-    if model.variables.kind != "real":
-        raise InputError(f"faces are dreamed up by a GaussianRBM, such as grbm/frey; this model is a {type(model).__name__}.")
-    generator = torch.Generator().manual_seed(seed)
-    parts = blocks((height, width), size, generator)
-    values = torch.zeros(count, height * width)
-    observed = torch.zeros(count, height * width, dtype=torch.bool)
-    for block in parts:
-        marginals = model(Query(values, observed))
-        mean, deviation = marginals.mean[:, block], marginals.stddev[:, block]
-        values[:, block] = mean + temperature * deviation * torch.randn(mean.shape, generator=generator)
-        observed[:, block] = True
-    if smooth:
-        means = torch.empty_like(values)
-        for block in parts:
-            observed[:, block] = False
-            means[:, block] = model(Query(values, observed)).mean[:, block]
-            observed[:, block] = True
-        values = torch.lerp(values, means, smooth)
-    return values
-
-
-@torch.inference_mode()
-def dream_records(model: Model, count: int = 8, seed: int = 0, rounds: int = 128) -> Tensor:
-    """Samples [count, V] of a model with binary variables, drawn by the chain rule in a random order.
-
-    Where there are more than `rounds` variables, several of them (far from each other in the row) are drawn at a time.
-    """
-    if count < 1 or rounds < 1:
-        raise InputError(f"count and rounds must be at least 1, not {count} and {rounds}.")
-    generator = torch.Generator().manual_seed(seed)
-    (size,) = model.variables.shape
-    assert size is not None
-    values, observed = torch.zeros(count, size), torch.zeros(count, size, dtype=torch.bool)
-    n_rounds = min(rounds, size)
-    for start in torch.randperm(n_rounds, generator=generator).tolist():
-        block = torch.arange(start, size, n_rounds)
-        probability = model(Query(values, observed).to(model.device)).mean[:, block].cpu()
-        values[:, block] = torch.bernoulli(probability, generator=generator)
-        observed[:, block] = True
-    return values
 
 
 @dataclass(frozen=True)
@@ -132,15 +40,6 @@ class Settings:
     """Numbers of those to keep (after a look at the sheet); none means all."""
     sheet: Path | None = None
     """A picture of all of them, sixteen a row."""
-
-
-def contact_sheet(grey: Tensor, image_shape: tuple[int, int], per_row: int = 16, zoom: int = 4) -> Image.Image:
-    """All images [n, V] of grey levels 0 … 255 in rows."""
-    frame = torch.nn.functional.pad(grey.clamp(0, 255).to(torch.uint8).reshape(-1, *image_shape), (1, 1, 1, 1))
-    frame = torch.nn.functional.pad(frame, (0, 0, 0, 0, 0, -len(frame) % per_row))
-    rows = [torch.cat(list(row), 1) for row in frame.split(per_row)]
-    image = Image.fromarray(torch.cat(rows).numpy())
-    return image.resize((image.width * zoom, image.height * zoom), Image.Resampling.NEAREST)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Exceptions for everything that can be wrong with a user's input.
 
 Each message is a single sentence that says what is wrong and what is expected. The commands print it and exit with code 2;
-see :func:`qtcore.cli.guarded`.
+see :func:`qtcore.support.cli.guarded`.
 """
 
 

@@ -79,7 +79,7 @@ class Query:
         tensor([[False,  True, False]])
     """
 
-    __slots__ = ("accepted_by", "given_target", "given_truth", "observed", "values")
+    __slots__ = ("accepted_by", "given_target", "given_truth", "observed", "scored_by", "values")
 
     values: Tensor
     observed: Tensor
@@ -87,6 +87,8 @@ class Query:
     given_truth: Tensor | None
     accepted_by: object
     """The `Variables` that have already checked these values."""
+    scored_by: object
+    """The `Variables` that have already checked targets and truth."""
 
     def __init__(self, values: Any, observed: Any, target: Any = None, truth: Any = None) -> None:
         values, observed = _tensor("values", values), _tensor("observed", observed)
@@ -104,6 +106,7 @@ class Query:
     def _fill(self, *parts: object) -> None:
         for name, part in zip(("values", "observed", "given_target", "given_truth", "accepted_by"), parts, strict=True):
             object.__setattr__(self, name, part)
+        object.__setattr__(self, "scored_by", None)  # also in a slice, which may have no targets
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a query cannot be changed; make another one with other {name}.")
@@ -111,6 +114,10 @@ class Query:
     def accept(self, variables: object) -> None:
         """Record that these variables have checked the values."""
         object.__setattr__(self, "accepted_by", variables)
+
+    def accept_truth(self, variables: object) -> None:
+        """Record that these variables have checked targets and truth."""
+        object.__setattr__(self, "scored_by", variables)
 
     @property
     def target(self) -> Tensor:

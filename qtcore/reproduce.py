@@ -2,7 +2,7 @@
 
     python -m qtcore.reproduce all --evaluate-only             the tables from the shipped models, in minutes
     python -m qtcore.reproduce table1 --datasets adult dna --methods qt --seeds 3
-    python -m qtcore.reproduce frey --budget quick             a look at the whole chain
+    python -m qtcore.reproduce frey --budget quick             a quick end-to-end run
     python -m qtcore.reproduce all --scheduler tcp://host:8786 on a Dask cluster; by default on all cores here
 
 Trains what is missing, scores it on the test set with fresh queries, and writes one record per cell and seed, the tables as
@@ -37,7 +37,7 @@ class Command:
     seeds: int = 5
     """Independent runs of each cell."""
     budget: Literal["quick", "paper"] = "paper"
-    """quick trains a fiftieth, to see that everything works; its figures are marked and go to a folder of their own."""
+    """quick trains a hundredth, to see that everything works; its figures are marked and go to a folder of their own."""
     evaluate_only: bool = False
     """Train nothing: score the models that are there."""
     gibbs: bool = False

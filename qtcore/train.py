@@ -2,7 +2,7 @@
 
     python -m qtcore.train rbm/adult                             the paper's settings; see the others with --help
     python -m qtcore.train rbm/digits --epochs 50 --out runs/d   needs no data but what scikit-learn ships
-    python -m qtcore.train rbm/digits --epochs 50 --out runs/d --resume     goes on where it stopped, for whatever reason
+    python -m qtcore.train rbm/digits --epochs 50 --out runs/d --resume     resumes an interrupted run
     python -m qtcore.train rbm/adult --recipe ours               as the shipped model was trained, phase by phase
     python -m qtcore.train grid/border --steps 1600 --batch 10 --learning-rate 0.05 --schedule linear --decay-from 0.5
                                                                  16,000 images, for a quick start
@@ -12,7 +12,7 @@ On several processes of one machine, and on two machines (with a shared folder f
     torchrun --nproc-per-node 2 -m qtcore.train grid/border
     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint first:29500 -m qtcore.train grid/border
 
-The run folder holds config.json, log.jsonl, best.safetensors (by validation) and state.safetensors (to go on from).
+The run folder holds config.json, log.jsonl, best.safetensors (by validation) and state.safetensors (to resume from).
 """
 
 import dataclasses
@@ -85,8 +85,8 @@ def parse_command(words: list[str]) -> Command:
     )
 
 
-class Watcher:
-    """Shows how the training goes, and stops it politely when a signal asks for it."""
+class Reporter:
+    """Reports the progress of a training, and stops it in an orderly way when a signal asks for it."""
 
     def __init__(self, folder: Path, settings: Settings, quiet: bool) -> None:
         self.folder, self.settings, self.quiet = folder, settings, quiet
@@ -154,7 +154,7 @@ def start_processes(device: torch.device) -> torch.device:
 
 
 def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
-    """Refuse to go on with a run that had other settings; only its length may change."""
+    """Refuse to continue a run that had other settings; only its length may change."""
     path = folder / run.CONFIG
     if not resume or not (folder / run.STATE).exists() or not path.exists():
         return
@@ -186,19 +186,19 @@ def main() -> int:
     device = start_processes(run.device(command.device))
     quiet = not main_process()
     dataset = data.load(experiment.dataset)
-    watcher = Watcher(folder, settings, quiet=quiet)
+    reporter = Reporter(folder, settings, quiet=quiet)
     try:
-        model = experiment.run(dataset, folder, command.resume, watcher, device, config)
+        model = experiment.run(dataset, folder, command.resume, reporter, device, config)
     finally:
-        watcher.close()
+        reporter.close()
         if dist.is_initialized():
             dist.destroy_process_group()
     if quiet:
         return 0
-    if watcher.signal is not None:
-        name = signal.Signals(watcher.signal).name
-        print(f"Stopped by {name}; the state is saved. Go on with --resume and --out {folder}.", file=sys.stderr)
-        return 128 + watcher.signal
+    if reporter.signal is not None:
+        name = signal.Signals(reporter.signal).name
+        print(f"Stopped by {name}; the state is saved. Continue with --resume and --out {folder}.", file=sys.stderr)
+        return 128 + reporter.signal
     print(f"Done: validation NCE {_bits(model.provenance.valid_nce_bits)} bits; the model is {folder / run.BEST}.")
     return 0
 

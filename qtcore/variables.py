@@ -107,7 +107,7 @@ class Real(Variables):
         return values.isfinite()
 
     def expected(self, column: int | None = None) -> str:
-        return "a number that is not too large"
+        return "a finite number"
 
     def columns(self) -> Sequence[str]:
         return ("mean", "deviation")

@@ -77,7 +77,7 @@ def grid_as_pairwise(model: GridMRF, height: int, width: int) -> PairwiseMRF:
 
 
 def pixels_as_likelihoods(model: GridMRF, query: Query) -> Query:
-    """w·p(v | label) + (1 − w)/2 for every state of a pixel, seen for certain."""
+    """w·p(v | label) + (1 − w)/2 for every state of a pixel, as evidence of weight 1."""
     p_on = torch.cat([model.emission[label].expand(n) for label, n in enumerate(model.clones)]).double()
     v, w = query.values.nan_to_num()[..., None].double(), query.observed[..., None].double()
     reading = w * (v * p_on + (1 - v) * (1 - p_on)) + (1 - w) / 2

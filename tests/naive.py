@@ -6,7 +6,7 @@ message with the one before, m ← (1 − d)·new + d·old. The equations are th
 architectures, derived for each PGM class"; where they are silent:
 
 - Soft evidence of weight w is a reading that is right with probability w and otherwise says nothing.
-- A variable seen for certain is exact: what it sends does not depend on what it receives, nor on the ±1000 at which
+- A clamped variable is exact: what it sends does not depend on what it receives, nor on the ±1000 at which
   its own unary is shown.
 - Two slips in the Gaussian formulas are mended: the unary of a seen pixel has θ1 = v/ε, and that of a belief
   θ2 = −1/(2σ_B²).
@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SHOWN = 1000.0  # what the logit of a certain reading is clipped to, where it is shown
-EPSILON = 1e-3  # variance of a certain reading of a pixel
+SHOWN = 1000.0  # what the logit of a clamped bit is clipped to, where it is shown
+EPSILON = 1e-3  # variance of the reading of a clamped pixel
 MIN_PRECISION = 1e-3  # floor for the precision of a cavity and of a belief
 
 Row = list[float]
@@ -55,7 +55,7 @@ def f(w: float, x: float, T: float) -> float:
 
 
 def bit_unary(v: float, w: float) -> float:
-    """u = logit φ(1) with φ(1) = w·v + (1 − w)/2: ±∞ when the bit is certain, 0 when it is not seen."""
+    """u = logit φ(1) with φ(1) = w·v + (1 − w)/2: ±∞ when the bit is clamped, 0 when it is unobserved."""
     if w == 0:
         return 0.0
     on, off = w * v + (1 - w) / 2, w * (1 - v) + (1 - w) / 2
@@ -71,7 +71,7 @@ def clip(u: float) -> float:
 
 
 def send(w: float, u: float, cavity: float, T: float) -> float:
-    """The message over a factor of weight w from a variable with evidence u, where `cavity` is all else it hears."""
+    """The message over a factor of weight w from a variable with evidence u, where `cavity` is all else it receives."""
     if u == math.inf:
         return w
     if u == -math.inf:
@@ -164,7 +164,7 @@ def g_gaussian(w: float, x: float, theta1: float, theta2: float) -> tuple[float,
 
 
 def pixel_unary(v: float, w: float, b: float, sigma: float) -> tuple[float, float]:
-    """(θ1, θ2) of a pixel's own factor: N(v, ε) seen for certain, N(b, σ²) unseen."""
+    """(θ1, θ2) of a pixel's own factor: N(v, ε) clamped, N(b, σ²) unobserved."""
     evidence = w / (1 - w + EPSILON)
     theta1 = (1 - w) * b / sigma**2
     if w > 0:
@@ -178,7 +178,7 @@ def gaussian_rbm(
     """Means and variances of the pixels [B, V] and logits of the hidden units [B, H]; section GRBM.
 
     `schedule` "flooding" is as printed, both messages from the layer before; "sequential" sends the messages to the
-    pixels after those to the hidden units, from the fresh ones. Both take the same cavities at the pixels.
+    pixels after those to the hidden units, from the new ones. Both take the same cavities at the pixels.
     """
     assert schedule in ("sequential", "flooding")
     sigma, b, c = float(model.sigma), _numbers(model.b), _numbers(model.c)
@@ -187,11 +187,11 @@ def gaussian_rbm(
     means, variances, hidden = [], [], []
     for values, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
         u = [pixel_unary(values[j], weights[j], b[j], sigma) for j in range(V)]
-        certain = [weights[j] == 1 for j in range(V)]
+        clamped = [weights[j] == 1 for j in range(V)]
         m_hv = [[0.0] * V for _ in range(H)]
-        # Nothing ever reaches a certain pixel; all other messages from hidden units start at (0, −½).
+        # Nothing ever reaches a clamped pixel; all other messages from hidden units start at (0, −½).
         m1 = [[0.0] * H for _ in range(V)]
-        m2 = [[0.0 if certain[j] else -0.5] * H for j in range(V)]
+        m2 = [[0.0 if clamped[j] else -0.5] * H for j in range(V)]
         for _ in range(n_layers):
             cavity1 = [[u[j][0] + sum(m1[j][k] for k in range(H) if k != i) for i in range(H)] for j in range(V)]
             cavity2 = [[u[j][1] + sum(m2[j][k] for k in range(H) if k != i) for i in range(H)] for j in range(V)]
@@ -201,12 +201,12 @@ def gaussian_rbm(
                 for j in range(V):
                     new = f_gaussian(W[i][j], cavity1[j][i], cavity2[j][i])
                     new_hv[i][j] = damp(new, m_hv[i][j], damping)
-            heard = new_hv if schedule == "sequential" else m_hv
+            received = new_hv if schedule == "sequential" else m_hv
             for i in range(H):
                 for j in range(V):
-                    if certain[j]:
+                    if clamped[j]:
                         continue
-                    x = c[i] + sum(heard[i][k] for k in range(V) if k != j)
+                    x = c[i] + sum(received[i][k] for k in range(V) if k != j)
                     new1, new2 = g_gaussian(W[i][j], x, cavity1[j][i], cavity2[j][i])
                     m1[j][i] = damp(new1, m1[j][i], damping)
                     m2[j][i] = damp(new2, m2[j][i], damping)

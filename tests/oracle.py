@@ -28,7 +28,7 @@ MAX_STATES = 2**22
 """Largest table: 32 MB of float64, and a few seconds for a query."""
 
 MAX_LOGIT = 1000.0
-"""What a certain bit shows as its log-odds, which are infinite (the paper clips its evidence at the same number)."""
+"""What a clamped bit shows as its log-odds, which are infinite (the paper clips its evidence at the same number)."""
 
 EPSILON = 1e-3
 """Variance of the evidence on a seen pixel of a Gaussian RBM (the supplement's ε)."""
@@ -355,7 +355,7 @@ class _GaussianOracle:
     pixel of weight w has θ1 = λv + (1 − w)b/σ² and P = λ + (1 − w)/σ², with λ = w/(1 − w + ε). Integrating a pixel
     out leaves (θ1 + a)²/(2P) with a = Σ_i h_i W_ij/σ: a quadratic function of h: unaries and pairs of hidden units.
 
-    A pixel that is seen outright (w = 1) is cut out of the graph: each hidden unit reads N(v, ε), and the pixel
+    A clamped pixel (w = 1) is cut out of the graph: each hidden unit reads N(v, ε), and the pixel
     itself stays N(v, ε). It therefore couples no two hidden units.
     """
 
@@ -439,15 +439,15 @@ def _float64(values: Any) -> Tensor:
 
 
 def _evidence(values: Any, observed: Any, n_visible: int) -> tuple[Tensor, Tensor]:
-    """Values [B, V] (or [B, V, S]) and weights [B, V]; what is not seen has no say, whatever number stands there."""
+    """Values [B, V] (or [B, V, S]) and weights [B, V]; what is unobserved has no say, whatever number stands there."""
     values, weights = _float64(values), _float64(observed)
     if weights.shape != (len(values), n_visible) or values.shape[:2] != weights.shape:
         raise InputError(
             f"values of shape {list(values.shape)} with weights of shape {list(weights.shape)} do not fit "
             f"a model of {n_visible} visible variables."
         )
-    unseen = (weights == 0).reshape(weights.shape + (1,) * (values.ndim - 2))
-    values = torch.where(unseen, 0.0, values)
+    unobserved = (weights == 0).reshape(weights.shape + (1,) * (values.ndim - 2))
+    values = torch.where(unobserved, 0.0, values)
     if not values.isfinite().all():
         raise InputError("values must be finite where they are observed, but there is NaN or infinity.")
     return values, weights

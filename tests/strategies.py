@@ -135,8 +135,8 @@ def ask(model: Any, seed: int = 0, evidence: str = "mixed", batch: int = 3, shap
     return Query(values, weights, target, truth)
 
 
-def certain(query: Query) -> Tensor:
-    """Where a bit is known for sure."""
+def clamped(query: Query) -> Tensor:
+    """Where a bit is clamped."""
     values = torch.where(query.observed == 0, 0.5, query.values)
     return (query.observed == 1) & ((values == 0) | (values == 1))
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from qtcore.baselines import per_image_gaussian, random_guess_iou
 from qtcore.errors import InputError
+from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
 
 
 def test_per_image_gaussian() -> None:

@@ -5,8 +5,9 @@ import torch
 
 import qtcore
 from qtcore.data import faces_offline
-from qtcore.dream import blocks, contact_sheet, dream, dream_records
 from qtcore.errors import InputError
+from qtcore.inference.sampling import blocks, dream, dream_records
+from qtcore.io.images import contact_sheet
 
 
 def test_blocks_cover_each_pixel_once() -> None:

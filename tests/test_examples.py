@@ -30,14 +30,14 @@ PUBLIC: dict[str, Any] = {
 
 
 def examples_of(module: ModuleType) -> list[doctest.DocTest]:
-    return [found for found in doctest.DocTestFinder().find(module) if found.examples]
+    return [test for test in doctest.DocTestFinder().find(module) if test.examples]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str) -> None:
-    for found in examples_of(importlib.import_module(name)):
+    for test in examples_of(importlib.import_module(name)):
         said: list[str] = []
-        result = doctest.DocTestRunner(verbose=False).run(found, out=said.append)
+        result = doctest.DocTestRunner(verbose=False).run(test, out=said.append)
         assert not result.failed, "".join(said)
 
 

@@ -222,8 +222,8 @@ def test_a_table_that_cannot_be_read(text: bytes, said: str, run: Command) -> No
         ("graph", "2,,\n", "column 1 (1): 2 must be a whole number from 0 to 1."),
         ("graph", ",0.5,\n", "column 2 (2): 0.5 must be a whole number from 0 to 2."),
         ("graph", ",,-1\n", "column 3 (3): -1 must be a whole number from 0 to 3."),
-        ("grbm", "1,inf,,\n", "column 2 (2): inf must be a number that is not too large."),
-        ("grbm", "1,2,,1e400\n", "column 4 (4): inf must be a number that is not too large."),
+        ("grbm", "1,inf,,\n", "column 2 (2): inf must be a finite number."),
+        ("grbm", "1,2,,1e400\n", "column 4 (4): inf must be a finite number."),
         ("grbm", "1,2,,1,5\n", "there are 5 columns"),
     ],
 )

@@ -39,10 +39,10 @@ def values() -> torch.Tensor:
 
 def test_nce_is_in_bits_per_target(rbm: RBM, values: torch.Tensor) -> None:
     query = uniform(0.5)(values, rng(2))
-    found = rbm_by_hand(rbm, query)
-    flat = [nats for sample in found for nats in sample]
+    losses = rbm_by_hand(rbm, query)
+    flat = [nats for sample in losses for nats in sample]
     assert nce(rbm, query) == pytest.approx(sum(flat) / len(flat) / math.log(2))
-    each = [sum(sample) / len(sample) for sample in found if sample]
+    each = [sum(sample) / len(sample) for sample in losses if sample]
     assert nce(rbm, query, per_image=True) == pytest.approx(sum(each) / len(each) / math.log(2))
     assert nce(rbm, query) != pytest.approx(nce(rbm, query, per_image=True))
     assert pytest.approx(1 / math.log(2)) == BITS
@@ -64,9 +64,9 @@ def test_layers_are_passed_on(rbm: RBM, values: torch.Tensor) -> None:
 @pytest.mark.parametrize("batch", [1, 2, 4, 500])
 def test_score_is_the_ratio_of_sums_whatever_the_batch(batch: int, rbm: RBM, values: torch.Tensor) -> None:
     mask = torch.tensor([True, False, True, False])
-    found = rbm_by_hand(rbm, fixed(mask)(values))
+    losses = rbm_by_hand(rbm, fixed(mask)(values))
     result = score(rbm, values, fixed(mask), rng(0), batch=batch)
-    each = [sum(sample) / 2 for sample in found]
+    each = [sum(sample) / 2 for sample in losses]
     mean = sum(each) / 9
     assert result.mean == pytest.approx(mean)
     assert result.count == 9
@@ -78,24 +78,24 @@ def test_score_is_the_ratio_of_sums_whatever_the_batch(batch: int, rbm: RBM, val
 
 
 def test_score_with_unequal_numbers_of_targets(rbm: RBM, values: torch.Tensor) -> None:
-    found = [sample for sample in rbm_by_hand(rbm, uniform(0.2)(values, rng(6))) if sample]
-    flat = [nats for sample in found for nats in sample]
+    losses = [sample for sample in rbm_by_hand(rbm, uniform(0.2)(values, rng(6))) if sample]
+    flat = [nats for sample in losses for nats in sample]
     result = score(rbm, values, uniform(0.2), rng(6))
     mean = sum(flat) / len(flat)
     assert result.mean == pytest.approx(mean)
-    assert result.count == len(found) < 9  # samples without a target do not count
-    error = math.sqrt(sum((sum(sample) - mean * len(sample)) ** 2 for sample in found)) / len(flat)
+    assert result.count == len(losses) < 9  # samples without a target do not count
+    error = math.sqrt(sum((sum(sample) - mean * len(sample)) ** 2 for sample in losses)) / len(flat)
     assert result.error == pytest.approx(error)
     images = score(rbm, values, uniform(0.2), rng(6), per_image=True)
-    assert images.mean == pytest.approx(sum(sum(sample) / len(sample) for sample in found) / len(found))
+    assert images.mean == pytest.approx(sum(sum(sample) / len(sample) for sample in losses) / len(losses))
 
 
 def test_the_error_of_a_score_is_the_spread_between_data(rbm: RBM) -> None:
     """Over many sets of data of the same size, scores spread by as much as each of them says."""
     data = torch.rand(200, 25, 4, generator=rng(0), dtype=F64).round()
-    found = [score(rbm, part, uniform(), rng(i)) for i, part in enumerate(data)]
-    spread = float(torch.tensor([x.mean for x in found]).std())
-    assert sum(x.error for x in found) / len(found) == pytest.approx(spread, rel=0.15)
+    results = [score(rbm, part, uniform(), rng(i)) for i, part in enumerate(data)]
+    spread = float(torch.tensor([x.mean for x in results]).std())
+    assert sum(x.error for x in results) / len(results) == pytest.approx(spread, rel=0.15)
 
 
 def test_batches_without_targets_are_left_out(rbm: RBM, values: torch.Tensor) -> None:

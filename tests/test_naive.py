@@ -67,9 +67,9 @@ def test_pairwise_is_exact_on_trees(tree: Any) -> None:
     visible = [n for i, n in enumerate(n_states) if i not in hidden]
     values, weights = evidence(seed, (2, len(visible)), visible)
     query = SimpleNamespace(values=values, observed=weights)
-    seen, unseen = naive.pairwise_mrf(model, query, n_layers=len(n_states))
-    close(seen.exp(), marginals(model, query).probs)
-    close(unseen.exp(), hidden_marginals(model, query).probs)
+    visible_beliefs, hidden_beliefs = naive.pairwise_mrf(model, query, n_layers=len(n_states))
+    close(visible_beliefs.exp(), marginals(model, query).probs)
+    close(hidden_beliefs.exp(), hidden_marginals(model, query).probs)
 
 
 @settings(max_examples=50, deadline=None)
@@ -80,10 +80,10 @@ def test_max_product_finds_the_mode_of_trees(tree: Any) -> None:
     visible = [n for i, n in enumerate(n_states) if i not in hidden]
     values, weights = evidence(seed, (2, len(visible)), visible)
     query = SimpleNamespace(values=values, observed=weights)
-    seen, unseen = naive.pairwise_mrf(model, query, n_layers=len(n_states))
+    visible_beliefs, hidden_beliefs = naive.pairwise_mrf(model, query, n_layers=len(n_states))
     best = exact.most_probable(model, query)
-    assert torch.equal(seen.argmax(-1), best.visible)
-    assert torch.equal(unseen.argmax(-1), best.hidden)
+    assert torch.equal(visible_beliefs.argmax(-1), best.visible)
+    assert torch.equal(hidden_beliefs.argmax(-1), best.hidden)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -122,7 +122,7 @@ def test_gaussian_rbm_with_one_hidden_unit_is_exact(schedule: str, sigma: float)
 
 
 def test_gaussian_rbm_with_everything_seen_is_exact() -> None:
-    """Certain pixels hear nothing, so that the hidden units are independent, however many there are."""
+    """Clamped pixels receive nothing, so that the hidden units are independent, however many there are."""
     model = GaussianRBM(W=random(0, 3, 4), b=random(1, 4), c=random(2, 3), sigma=1.0)
     query = SimpleNamespace(values=random(3, 2, 4), observed=torch.ones(2, 4, dtype=torch.bool))
     mean, variance, hidden = naive.gaussian_rbm(model, query, 3)
@@ -258,7 +258,7 @@ def test_the_gaussian_belief_has_the_mixtures_moments(w: float, x: float, mu: fl
     assert new2 == pytest.approx(-1 / (2 * var_b) - theta2, rel=1e-6, abs=1e-6)
 
 
-def test_certain_evidence_is_exact_beyond_its_shown_size() -> None:
+def test_clamped_evidence_is_exact_beyond_its_shown_size() -> None:
     """A clip at ±1000 would let a weight of 5000 through only in part."""
     model = RBM(W=torch.tensor([[5000.0]]), c_v=torch.zeros(1), c_h=torch.zeros(1), T=ONE)
     query = SimpleNamespace(values=torch.tensor([[1.0], [0.0]]), observed=torch.tensor([[True], [True]]))

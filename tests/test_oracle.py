@@ -132,7 +132,7 @@ def test_soft_grid_pixel_by_hand() -> None:
 
 
 def test_gaussian_unary_by_hand() -> None:
-    """With W = 0: N(b, σ²) unseen, N(v, ε) seen, and the natural parameters of both in between."""
+    """With W = 0: N(b, σ²) unobserved, N(v, ε) clamped, and the natural parameters of both in between."""
     model = GaussianRBM(W=torch.zeros(1, 3), b=torch.tensor([0.5, 0.5, 0.5]), c=torch.zeros(1), sigma=2.0)
     answer = marginals(model, query([[math.nan, 3.0, 3.0]], [[0.0, 1.0, 0.25]]))
     evidence = 0.25 / (0.75 + 1e-3)
@@ -335,7 +335,7 @@ def test_gaussian(sigma: float) -> None:
     close(hidden_marginals(model, asked).probs[0], e_h, 1e-6)
     close(marginals(model, asked).mean[0], e_v, 1e-6)
     close(marginals(model, asked).variance[0], var_v, 1e-6)
-    close(marginals(model, asked).mean[0, 0], 0.7)  # the seen pixel itself hears nothing from the hidden units
+    close(marginals(model, asked).mean[0, 0], 0.7)  # the clamped pixel itself receives nothing from the hidden units
     close(marginals(model, asked).variance[0, 0], 1e-3)
     close(exact.most_probable(model, asked).visible[0, 0], 0.7)
 
@@ -383,7 +383,7 @@ def test_unseen_values_do_not_matter() -> None:
     assert all(torch.equal(answers[0], answer) for answer in answers)
 
 
-def test_certain_bits_show_finite_logits() -> None:
+def test_clamped_bits_show_finite_logits() -> None:
     model = RBM(W=random(1, 2, seed=0), c_v=torch.zeros(2), c_h=torch.zeros(1))
     answer = marginals(model, query([[1.0, 0.0]], [[True, True]]))
     assert answer.logits.tolist() == [[1000.0, -1000.0]]

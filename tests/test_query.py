@@ -87,9 +87,9 @@ def test_a_value_that_is_not_observed_never_counts(kind: str, junk: float) -> No
     model = build(kind, 1)
     for evidence in EVIDENCE:
         query = ask(model, 2, evidence)
-        unseen = query.observed == 0
-        other = Query(torch.where(unseen, junk, query.values), query.observed, query.target, query.truth)
-        plain = Query(torch.where(unseen, 1.0, query.values), query.observed, query.target, query.truth)
+        unobserved = query.observed == 0
+        other = Query(torch.where(unobserved, junk, query.values), query.observed, query.target, query.truth)
+        plain = Query(torch.where(unobserved, 1.0, query.values), query.observed, query.target, query.truth)
         for _ in backends():
             assert torch.equal(answer(model(other)), answer(model(plain)))
             assert torch.equal(model.loss(other), model.loss(plain))

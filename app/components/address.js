@@ -1,6 +1,6 @@
 // The address bar holds the state of the page. A new state of a page takes the place of the old one; another page is a step in
 // the browser's history, and going back or forward is told to the server, which shows what that address describes.
-// And when the server cannot be reached any more, a sentence says so.
+// And if the connection is lost, a sentence says so.
 
 export function render({model, view}) {
   const lost = node("div", {class: "qt lost", role: "alert", hidden: true,

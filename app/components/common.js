@@ -102,15 +102,15 @@ function makeClock({at, last, put, move, wait}) {
 
 // Keys go to `act(event, target)`: those pressed inside `root`, or wherever the focus is when `wide`, as on a page of our own
 // (but not in a notebook, where others need them). A tab needs its arrows itself.
-function hearKeys(model, root, wide, act) {
-  const hear = (event) => {
+function listenForKeys(model, root, wide, act) {
+  const listener = (event) => {
     const target = event.composedPath()[0]
     if (event.defaultPrevented || !root.getClientRects().length || (target instanceof Element && target.closest("[role=tab]"))) return
     act(event, target)
   }
   const where = wide ? document : root
-  where.addEventListener("keydown", hear)
-  model.on("remove", () => where.removeEventListener("keydown", hear))
+  where.addEventListener("keydown", listener)
+  model.on("remove", () => where.removeEventListener("keydown", listener))
 }
 
 // Whether the text around us is light, that is, whether the page is dark.

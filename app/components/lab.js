@@ -18,9 +18,9 @@ export function render({model, el}) {
   }
   function act(action, ...numbers) {
     if (action === "node") {
-      const [i] = numbers, seen = data.evidence[i]
+      const [i] = numbers, value = data.evidence[i]
       if (i >= data.visible) tell("select", 0, i)
-      else tell("evidence", i, seen === -1 ? 1 : seen === 1 ? 0 : -1)
+      else tell("evidence", i, value === -1 ? 1 : value === 1 ? 0 : -1)
     } else if (action === "send") { // after those that are still on their way
       clock.stop(); graph.pulse(numbers[0]); follow = true
       tell("send", numbers[0], unanswered.length ? (data.hand >= 0 ? cursor : 0) + unanswered.length : cursor)
@@ -72,12 +72,12 @@ export function render({model, el}) {
     push("by hand", {"data-mode": "hand", title: "Click arrows: each click sends that one message"}, () => { clock.stop(); follow = true; tell("hand", cursor) })]
   const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"})
   const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
-    node("span", {}, "square: seen"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
+    node("span", {}, "square: observed"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
   const middle = node("div", {class: "middle"},
-    node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unknown → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
+    node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unobserved → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
     graph.root, legend,
-    node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "One back (←)", () => move(cursor - 1), true),
-      clock.face, button("forward", "One on (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes)),
+    node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "Previous (←)", () => move(cursor - 1), true),
+      clock.face, button("forward", "Next (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes)),
     explain)
 
   // ------------------------------------------------------------------ the right side
@@ -150,7 +150,7 @@ export function render({model, el}) {
   // ------------------------------------------------------------------ events
   slider.addEventListener("input", () => { clock.stop(); cursor = Math.min(Number(slider.value), last()); follow = cursor === last(); draw() })
   slider.addEventListener("change", () => move(Number(slider.value)))
-  hearKeys(model, root, true, clock.key)
+  listenForKeys(model, root, true, clock.key)
   model.on("data", () => {
     const next = JSON.parse(model.data)
     const switched = next.graph !== data.graph || (next.hand >= 0) !== (data.hand >= 0)

@@ -70,7 +70,7 @@ function beliefInNumbers(body, data, cursor, i) {
   const name = data.names, others = incoming(data, i), row = (step, ...parts) => node("div", {}, node("span", {class: "step", text: step}), ...parts)
   const head = node("div", {class: "how"}, "Belief of ", sub(name[i]), data.hand >= 0 ? ` after ${cursor} sent` : ` in layer ${cursor}`)
   const exact = row("exact", `all 2`, node("sup", {text: name.length}), " states added up: ", node("b", {text: fixed(data.exact[i], 3)}))
-  if (data.evidence[i] >= 0) { body.replaceChildren(head, row("seen", sub(name[i]), ` = ${data.evidence[i]}, so that there is nothing left to ask`), node("div"), exact); return }
+  if (data.evidence[i] >= 0) { body.replaceChildren(head, row("observed", sub(name[i]), ` = ${data.evidence[i]}, so its belief is fixed`), node("div"), exact); return }
   const terms = node("span", {}, node("i", {text: "b"}), node("sub", {text: short(name[i])}))
   if (others.length > 3) terms.append(" + Σ", node("sub", {text: "k"}), " ", node("i", {text: "m"}), node("sub", {text: `k→${short(name[i])}`}))
   else for (const [, a] of others) terms.append(" + ", node("i", {text: "m"}), node("sub", {text: `${short(name[a])}→${short(name[i])}`}))
@@ -92,7 +92,7 @@ function formula(body, data, message, cursor) {
   const how = came ? (hand ? "sent by hand" : `in layer ${k + 1}`) : hand ? "if you send it now" : "in the next layer"
   const head = node("div", {class: "how"}, "Message ", sub(name[from]), " → ", sub(name[to]), ` ${how}`)
   const cavity = node("div", {}, node("span", {class: "step", text: "cavity"}), node("i", {text: "x"}), " = ")
-  if (data.evidence[from] >= 0) cavity.append(`${fixed(x)}, because `, sub(name[from]), ` was seen to be ${data.evidence[from]}`)
+  if (data.evidence[from] >= 0) cavity.append(`${fixed(x)}, because `, sub(name[from]), ` was observed as ${data.evidence[from]}`)
   else {
     const others = incoming(data, from).filter(([, a]) => a !== to)
     cavity.append(node("i", {text: "b"}), node("sub", {text: short(name[from])}))

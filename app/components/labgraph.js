@@ -139,8 +139,8 @@ function makeGraph(act) {
       name.textContent = label(data.names[i]); value.textContent = known ? `= ${seen}` : fixed(p)
       bias.textContent = data.biases[i] === 0 && chosen !== `n${i}` ? "" : `b ${signed(data.biases[i])}`
       group.classList.toggle("known", known); group.classList.toggle("chosen", chosen === `n${i}`)
-      const state = known ? `seen to be ${seen}` : `belief ${fixed(p)}, exact ${fixed(q)}`
-      title.textContent = `${data.names[i]}: ${state}.${i < data.visible ? ` Click: ${["seen to be 1", "unknown again", "seen to be 0"][[-1, 0, 1].indexOf(seen)]}.` : " Hidden: never seen."}`
+      const state = known ? `observed as ${seen}` : `belief ${fixed(p)}, exact ${fixed(q)}`
+      title.textContent = `${data.names[i]}: ${state}.${i < data.visible ? ` Click: ${["observed as 1", "unobserved again", "observed as 0"][[-1, 0, 1].indexOf(seen)]}.` : " Hidden: never observed."}`
       group.setAttribute("aria-label", title.textContent)
       Object.assign(group.dataset, {evidence: seen, belief: p})
     })

@@ -25,10 +25,10 @@ function milestones(total) {
   return [...layers].filter((layer) => layer <= total).sort((a, b) => a - b)
 }
 
-// Whether the beliefs of a run have come to rest, from their period in each layer (see qtcore.inference.engine.Layer).
+// Whether the beliefs of a run are at rest (the badge says "converged"), from their period in each layer (see qtcore.inference.engine.Layer).
 const REST = {
   converged: "From this layer on, no belief changes by more than 0.001.",
-  oscillating: "The beliefs come back to themselves, but not in the next layer.",
+  oscillating: "The beliefs repeat, but not in the next layer.",
   moving: "The beliefs still change in the last layer.",
 }
 function restOf(run) {

@@ -30,7 +30,7 @@ export function render({model, el}) {
   const choices = {}
   const choose = (name) => { tool = name; for (const key in choices) choices[key].setAttribute("aria-pressed", String(key === name)) }
   const add = (name, label) => { choices[name] = button(name, label, () => choose(name)); tools.append(choices[name]) }
-  if (model.drawable) add("pencil", "Draw contour pixels (d); the right button rubs them out")
+  if (model.drawable) add("pencil", "Draw contour pixels (d); the right button erases them")
   add("brush", "Hide with the brush (b)")
   add("rectangle", "Hide a rectangle (r)")
   add("eraser", model.drawable ? "Eraser (e): rub out the drawing and what is hidden" : "Eraser (e): show again")
@@ -128,7 +128,7 @@ export function render({model, el}) {
 
   const snapshot = () => ({image: image.slice(), mask: mask.slice()})
   const same = (a, b) => a.every((value, i) => value === b[i])
-  const changed = (old) => !same(old.mask, mask) || (model.drawable && !same(old.image, image)) // which picture it is, is Python's affair
+  const changed = (old) => !same(old.mask, mask) || (model.drawable && !same(old.image, image)) // which picture it is, is decided by Python
   function keep(old) {
     past.push(old); if (past.length > DEPTH) past.shift()
     future = []
@@ -191,7 +191,7 @@ export function render({model, el}) {
   stage.addEventListener("pointercancel", end)
   stage.addEventListener("pointerleave", () => { if (!before) { hover = null; plan(overlay) } })
   stage.addEventListener("contextmenu", (event) => event.preventDefault())
-  hearKeys(model, root, model.whole_page, (event, target) => {
+  listenForKeys(model, root, model.whole_page, (event, target) => {
     if (target instanceof Element && target.matches("select, textarea, input:not([type=range])")) return
     const key = event.key.toLowerCase(), control = event.ctrlKey || event.metaKey
     if (control && key === "z") { event.shiftKey ? redo() : undo() }

@@ -217,7 +217,7 @@ export function render({model, el}) {
     setTimeout(() => URL.revokeObjectURL(address), 10000)
   }
 
-  hearKeys(model, root, model.whole_page, deck.keys)
+  listenForKeys(model, root, model.whole_page, deck.keys)
   maps.addEventListener("click", () => root.focus({preventScroll: true}))
 
   model.on("frames", () => {

@@ -15,7 +15,7 @@ MIN_LAYERS, MAX_LAYERS = 1, 100
 MAX_SENT = 200
 """Messages sent by hand that are remembered."""
 MAX_TRAINED = 30.0
-"""Trained parameters beyond this are cut: an address must not bring numbers that overflow."""
+"""Trained parameters beyond this are clipped: an address must not bring numbers that overflow."""
 MAX_TEXT = 3000
 PRESETS = ("ferromagnetic", "frustrated", "random")
 

@@ -22,13 +22,13 @@ from app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, 
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes
 from app.uploads import face_from
-from qtcore.baselines import per_image_gaussian
 from qtcore.data import faces_offline
 from qtcore.data.frey import SHAPE, grey_levels, load_frey
 from qtcore.data.inventory import holding
 from qtcore.errors import DataError
 from qtcore.models.base import Model
 from qtcore.models.grbm import GaussianRBM
+from qtcore.paper.baselines import per_image_gaussian
 
 log = logging.getLogger(__name__)
 
@@ -224,8 +224,8 @@ def explanation() -> list[Viewable]:
         card(
             "How good it is",
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{hidden } i} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised "
-            r"pixels: lower is better. The dashed line is one Gaussian fitted to the pixels seen in this picture. Training "
-            r"aimed at the answer after exactly 50 layers, so more are not always better.",
+            r"pixels: lower is better. The dashed line is one Gaussian fitted to the pixels seen in this picture. In "
+            r"training the answer was scored after 25 layers; 50 are shown.",
         ),
     ]
 

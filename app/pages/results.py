@@ -156,6 +156,17 @@ def words(settings: dict[str, Any]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in settings.items() if value is not None)
 
 
+def phases(training: dict[str, Any]) -> list[str]:
+    """The settings of each phase of a training, the first one first, with the step that was kept."""
+    text = words(training.get("settings", {})) or "nothing to train"
+    if "step" in training:
+        text += f"; kept: step {training['step']}, best on the validation rows"
+    if "minutes" in training:
+        text += f"; {training['minutes']:g} minutes"
+    start = training.get("start")
+    return [*(phases(start) if isinstance(start, dict) else []), text]
+
+
 def made(rows: Iterable[Row]) -> str:
     """A line for each training (or baseline) behind a table: command, settings, data, software."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
@@ -167,16 +178,14 @@ def made(rows: Iterable[Row]) -> str:
     for records in groups.values():
         first = records[0]
         training, versions = first.get("training", {}), first.get("versions", {})
-        settings = words(training.get("settings", {})) or "nothing to train"
-        if "step" in training:
-            settings += f"; kept: step {training['step']}, best on the validation rows"
-        if "minutes" in training:
-            settings += f"; {training['minutes']:g} minutes"
+        all_phases = phases(training)
+        numbered = [f"phase {i}: {text}" for i, text in enumerate(all_phases, 1)] if len(all_phases) > 1 else all_phases
+        settings = "<br>".join(escape(text) for text in numbered)
         counts = {"gibbs" in part: score.get("samples", "") for part, score in first["scores"].items()}
         scored = f"Scored on {counts.get(False, '')} samples" + (f", by Gibbs on {counts[True]}." if True in counts else ".")
         software = ", ".join(f"{name} {version}" for name, version in versions.items())
         cells = [
-            f"<code>{escape(command(records))}</code><br>{escape(settings)}",
+            f"<code>{escape(command(records))}</code><br>{settings}",
             f"{escape(str(first.get('note', '')))} {scored}<br><small>{escape(software)}</small>",
         ]
         name = escape(str(first.get("checkpoint", first["method"])))

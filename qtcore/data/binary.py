@@ -25,7 +25,7 @@ class StandIn:
     """Name of the file in ``prepared/``, which has one array, `valid`."""
     content: str
     """`fingerprint` of the rows."""
-    cut: tuple[int, int, int]
+    split_sizes: tuple[int, int, int]
     ones: int
     note: str
 
@@ -107,14 +107,14 @@ class BinarySet:
         path = originals.prepared(self.stand_in.stem) if self.stand_in else None
         # The stand-in never shadows the whole set, but it does keep an offline machine from asking the network.
         if self.stand_in and path and not all(local):
-            return _cut(path, self.stand_in, self.n_variables), "stand-in", self.stand_in.note
+            return _split(path, self.stand_in, self.n_variables), "stand-in", self.stand_in.note
         contents = [copy[1] if copy else originals.fetch(file) for file, copy in zip(self.files, local, strict=True)]
         if len(self.files) == 1:
             place = self.files[0].path
             arrays = read_npz(contents[0], place, tuple(f"{split}_data" for split in SPLITS))
             return self._checked({split: arrays[f"{split}_data"] for split in SPLITS}, place), "exact", self.note
-        parts = [read_rows(data, file.path, self.n_variables) for file, data in zip(self.files, contents, strict=True)]
-        return self._checked(dict(zip(SPLITS, parts, strict=True)), self.name), "exact", self.note
+        splits = [read_rows(data, file.path, self.n_variables) for file, data in zip(self.files, contents, strict=True)]
+        return self._checked(dict(zip(SPLITS, splits, strict=True)), self.name), "exact", self.note
 
     def _read_prepared(self, path: Path) -> dict[str, Array]:
         arrays = self._checked(read_npz(path, path, SPLITS), path)
@@ -138,18 +138,18 @@ class BinarySet:
 
     def _check_shapes(self, data: Dataset, findings: Findings) -> None:
         stand_in = self._stand_in_of(data)
-        shapes(stand_in.cut if stand_in else self.rows, (self.n_variables,))(data, findings)
+        shapes(stand_in.split_sizes if stand_in else self.rows, (self.n_variables,))(data, findings)
 
     def _check_ones(self, data: Dataset, findings: Findings) -> None:
         stand_in = self._stand_in_of(data)
         expected = stand_in.ones if stand_in else self.ones
         if expected is not None:
-            ones = sum(int(part.sum(dtype=torch.float64)) for part in data.splits.values())
+            ones = sum(int(rows.sum(dtype=torch.float64)) for rows in data.splits.values())
             findings.require(ones == expected, f"it has {ones} ones, expected {expected}")
 
     def _check_rows(self, data: Dataset, findings: Findings) -> None:
         if self.row_set is not None and not self._stand_in_of(data):
-            rows = row_fingerprint({split: part.numpy() for split, part in data.splits.items()})
+            rows = row_fingerprint({split: values.numpy() for split, values in data.splits.items()})
             findings.require(rows == self.row_set, f"its rows are not the published ones (sha256 {rows})")
 
 
@@ -159,8 +159,8 @@ def row_fingerprint(arrays: dict[str, Array]) -> str:
     return fingerprint({"rows": packed[np.lexsort(packed.T[::-1])]})
 
 
-def _cut(path: Path, known: StandIn, n_variables: int) -> dict[str, Array]:
-    valid = as_bits(read_npz(path, path, ("valid",))["valid"], f"{path} (valid)", (sum(known.cut), n_variables))
+def _split(path: Path, known: StandIn, n_variables: int) -> dict[str, Array]:
+    valid = as_bits(read_npz(path, path, ("valid",))["valid"], f"{path} (valid)", (sum(known.split_sizes), n_variables))
     if fingerprint({"valid": valid}) != known.content:
         raise DataError(f"{path} holds other rows than the published ones; replace or remove it.")
-    return dict(zip(SPLITS, np.split(valid, np.cumsum(known.cut)[:-1]), strict=True))
+    return dict(zip(SPLITS, np.split(valid, np.cumsum(known.split_sizes)[:-1]), strict=True))

@@ -7,16 +7,16 @@ from qtcore.data.variables import ADULT, CONNECT4, DNA, MUSHROOMS, pixel_names
 _MADE = f"{GITHUB}/mgermain/MADE/514849eb9451311c02049f9e2d9a17fac589996a/datasets"
 _UCLA = f"{GITHUB}/UCLA-StarAI/Density-Estimation-Datasets/37d53c1a8ba488d0a39e8c64bd3387577080b143/datasets"
 
-_TEST_ORDER = "train and validation rows stand in the standard order, the test rows are the standard set in another order"
-_OWN_CUT = "the test rows are the standard ones, the cut of the others into train and validation is our own (seed 0)"
+_TEST_ORDER = "train and validation rows are in the standard order, the test rows are the standard set in another order"
+_OWN_SPLIT = "the test rows are the standard ones, the split of the others into train and validation is our own (seed 0)"
 
 
 def _made(name: str, check: Hash, digest: str) -> tuple[RemoteFile, ...]:
     return (RemoteFile(f"made/{name}.npz", (f"{_MADE}/{name}.npz",), check, digest),)
 
 
-def _rcv1(part: str, digest: str) -> RemoteFile:
-    name = f"rcv1.{part}.data"
+def _rcv1(split: str, digest: str) -> RemoteFile:
+    name = f"rcv1.{split}.data"
     return RemoteFile(f"ucla/{name}", (f"{_UCLA}/rcv1/{name}",), "git blob id", digest)
 
 
@@ -112,9 +112,9 @@ _ENTRIES = (
         stand_in=StandIn(
             stem="rcv1_valid_only",
             content="f453bec4d6609c90985464b8b35ae119e1b0a9c306ce7a89738cd7bcdb336f71",
-            cut=(8000, 1000, 1000),
+            split_sizes=(8000, 1000, 1000),
             ones=207003,
-            note="Only the 10,000 validation rows are here, cut 8000/1000/1000, so no figure compares with the paper; "
+            note="Only the 10,000 validation rows are here, split 8000/1000/1000, so no figure compares with the paper; "
             "`python -m qtcore.fetch rcv1` gets the whole set.",
         ),
     ),
@@ -128,7 +128,7 @@ _ENTRIES = (
         prepared="1c3bc38e119f9140ea13d9ead0251eb7195fa676e611669983b541868c874bf1",
         row_set="12b3739d38a1dc734fb331abb69e4c6edabd69ff7def9bee36874e96c6fcd787",
         ones=579586,
-        rearranged=_OWN_CUT,
+        rearranged=_OWN_SPLIT,
     ),
 )
 

@@ -19,10 +19,10 @@ CONTENT = "dd810c1d7f3e3c992d6d6dcb7385671155428308364290c541542fcbcef8fc8c"  # 
 
 
 def load_digits(seed: int = 0) -> Dataset:
-    """Digits: float32 in [0, 1], [n, 64]; every part five-fold (the original and its four one-pixel shifts).
+    """Digits: float32 in [0, 1], [n, 64]; every split five-fold (the original and its four one-pixel shifts).
 
-    The 80/20 split is the paper's (``random_state=0``). There is no third part, so a tenth of the training images
-    (chosen by `seed`) is held out for validation, before the shifts: no image has a shifted twin in another part.
+    The 80/20 split is the paper's (``random_state=0``). There is no third split, so a tenth of the training images
+    (chosen by `seed`) is held out for validation, before the shifts: no image has a shifted twin in another split.
     """
     from sklearn.model_selection import train_test_split  # slow to import, and no other set needs it
 
@@ -37,7 +37,7 @@ def load_digits(seed: int = 0) -> Dataset:
         valid=_with_shifts(rest[order[:n_valid]]),
         test=_with_shifts(test),
         source="exact",
-        note="scikit-learn's digits, split 80/20 with random_state 0, a tenth of train held out, each part with shifts.",
+        note="scikit-learn's digits, split 80/20 with random_state 0, a tenth of train held out, each split with shifts.",
         image_shape=(SIDE, SIDE),
         variable_names=DIGITS.variable_names,
         statistics={"maximum": LEVELS},

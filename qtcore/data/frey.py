@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qtcore.baselines import per_image_gaussian
 from qtcore.data import originals
-from qtcore.data.checks import Findings, shapes
+from qtcore.data.checks import shapes
 from qtcore.data.dataset import Dataset
 from qtcore.data.originals import GITHUB, RemoteFile
 from qtcore.data.reading import Array, fingerprint, read_npz, read_pickled_arrays
@@ -21,9 +20,6 @@ N_FACES, N_TRAIN, N_TEST = 1965, 1572, 393
 N_VALID = 157  # a tenth of the training faces
 DEVIATION_FLOOR = 1e-3  # added to every deviation, as the paper's authors do, so that a constant pixel stays finite
 CONTENT = "d55df255299b5e8e64f8b515f11339dab3fb2d8aece17863423c25be539ae7fc"  # `fingerprint` of faces and split
-DRAWS = 24  # of queries for the baseline: a single draw of patches is noisy (deviation 0.03)
-UNIFORM = (1.903, 0.006)  # bits of the baseline, and tolerance
-PATCHES = (1.93, 0.02)
 
 FILES = (
     RemoteFile(
@@ -110,34 +106,13 @@ def _checked(faces: Array, train: Array, test: Array, origin: object) -> tuple[A
     return faces, train, test
 
 
-def _check_baseline(data: Dataset, findings: Findings) -> None:
-    """Check the test score of one Gaussian per image, fitted to its evidence, for two distributions of queries."""
-    generator = torch.Generator().manual_seed(0)
-    faces = data.test.repeat(DRAWS, 1)  # all draws at once
-    uniform = torch.rand(faces.shape, generator=generator) < 0.5
-    patches = _random_patches(len(faces), SHAPE, 5, generator)
-    scores = [per_image_gaussian(faces, target).mean().item() for target in (uniform, patches)]
-    findings.near("per-image Gaussian, uniform queries:", scores[0], UNIFORM, " bits")
-    findings.near("5×5 patches:", scores[1], PATCHES, " bits")
-
-
-def _random_patches(n: int, shape: tuple[int, int], size: int, generator: torch.Generator) -> Tensor:
-    """One square of targets per image, its top left corner uniform, bool [n, height · width]."""
-    inside = []
-    for length, axes in zip(shape, ((-1, 1), (1, -1)), strict=True):
-        corner = torch.randint(length - size + 1, (n, 1), generator=generator)
-        offset = torch.arange(length) - corner
-        inside.append(((offset >= 0) & (offset < size)).reshape(n, *axes))
-    return (inside[0] & inside[1]).reshape(n, -1)
-
-
 FREY = Specification(
     name="frey",
     title="Frey",
     kind="gaussian",
     origin="Frey's faces",
     load=load_frey,
-    checks=(shapes((N_TRAIN - N_VALID, N_VALID, N_TEST), (SHAPE[0] * SHAPE[1],)), _check_baseline),
+    checks=(shapes((N_TRAIN - N_VALID, N_VALID, N_TEST), (SHAPE[0] * SHAPE[1],)),),
     files=FILES,
     prepared="exact",
     image_shape=SHAPE,

@@ -1,5 +1,6 @@
 """Which datasets are on this machine, and whether they are correct."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -7,7 +8,7 @@ from typing import Literal
 import torch
 
 from qtcore.data import originals
-from qtcore.data.checks import Findings
+from qtcore.data.checks import Check, Findings
 from qtcore.data.dataset import Dataset, Source
 from qtcore.data.registry import load, specification_of
 
@@ -77,8 +78,8 @@ class Report:
     """What was measured, what is wrong, or what to do."""
 
 
-def verify(name: str) -> Report:
-    """Recompute the known properties of the dataset `name`: shapes, densities, hashes, published baselines."""
+def verify(name: str, further: Sequence[Check] = ()) -> Report:
+    """Recompute the known properties of the dataset `name`: shapes, densities, hashes, and whatever `further` checks."""
     held = holding(name)
     findings = Findings()
     for path in held.damaged:
@@ -91,7 +92,7 @@ def verify(name: str) -> Report:
         data = load(name)
     except OSError as error:  # DataError, or a file that cannot be read
         return Report(name, "WRONG", held.source, remarks=(*findings.wrong, str(error)))
-    for check in specification_of(name).checks:
+    for check in (*specification_of(name).checks, *further):
         check(data, findings)
     rows = "/".join(str(len(part)) for part in data.splits.values())
     rows += " × " + "×".join(str(n) for n in data.train.shape[1:])

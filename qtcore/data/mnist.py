@@ -34,14 +34,14 @@ FILES = (
 
 def load_mnist() -> Dataset:
     """MNIST: uint8 [n, 28, 28], the digits themselves in `truth`; the last 5,000 training digits are `valid`."""
-    parts = []
+    tensors = []
     expected = ((N_TRAIN, SIDE, SIDE), (N_TRAIN,), (N_TEST, SIDE, SIDE), (N_TEST,))
     for file, shape in zip(FILES, expected, strict=True):
         array = read_idx(originals.read(file), file.path)
         if array.shape != shape:
             raise DataError(f"{file.path} has shape {array.shape}; expected {shape}.")
-        parts.append(torch.from_numpy(array.copy()))  # torch warns about a view of bytes, which is read-only
-    images, digits, test_images, test_digits = parts
+        tensors.append(torch.from_numpy(array.copy()))  # torch warns about a view of bytes, which is read-only
+    images, digits, test_images, test_digits = tensors
     n = N_TRAIN - N_VALID
     return Dataset(
         name="mnist",
@@ -50,7 +50,7 @@ def load_mnist() -> Dataset:
         valid=images[n:],
         test=test_images,
         source="exact",
-        note="The original images; the last 5,000 training digits are the validation part.",
+        note="The original images; the last 5,000 training digits are the validation split.",
         image_shape=(SIDE, SIDE),
         truth={"train": digits[:n], "valid": digits[n:], "test": test_digits},
     )

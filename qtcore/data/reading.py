@@ -34,7 +34,7 @@ def read_npz(source: bytes | os.PathLike[str], name: object, keys: tuple[str, ..
                 arrays = {key: file[key] for key in keys}
                 # numpy returns a member that is not an array as bytes
                 if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-                    raise DataError(f"{name} holds something else than arrays.")
+                    raise DataError(f"{name} holds something other than arrays.")
                 return arrays
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise DataError(f"{name} cannot be read as an npz archive of plain arrays ({_line(error)}).") from error
@@ -49,7 +49,7 @@ def read_rows(data: bytes, name: object, n_variables: int) -> Array:
     commas_right = (cells[:, 1:-1:2] == ord(",")).all() and (cells[:, -1] == ord("\n")).all()
     rows = cells[:, ::2] - np.uint8(ord("0"))
     if not commas_right or (rows > 1).any():
-        raise DataError(f"{name} holds something else than comma-separated zeros and ones.")
+        raise DataError(f"{name} holds something other than comma-separated zeros and ones.")
     return rows
 
 
@@ -90,7 +90,7 @@ def read_pickled_arrays(data: bytes, name: object) -> list[Array]:
     except Exception as error:  # a broken pickle can raise anything
         raise DataError(f"{name} cannot be read as a pickle of arrays ({_line(error)}).") from error
     if not isinstance(arrays, list) or not all(isinstance(a, np.ndarray) and a.dtype.kind in "iu" for a in arrays):
-        raise DataError(f"{name} holds something else than a list of integer arrays.")
+        raise DataError(f"{name} holds something other than a list of integer arrays.")
     return arrays
 
 

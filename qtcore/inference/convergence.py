@@ -1,4 +1,7 @@
-"""Whether a run has converged, oscillates with some period, or neither yet."""
+"""Whether the messages of a run have converged, oscillate with some period, or neither yet.
+
+(Whether beliefs are at rest is another question, with a tolerance of its own: `period` in `qtcore.inference.engine.Layer`.)
+"""
 
 from typing import NamedTuple
 

@@ -22,7 +22,7 @@ MAX_PERIOD = 4
 """The longest oscillation that is recognised."""
 
 AT_REST = 1e-3
-"""Beliefs that differ by no more than this (a probability, or a mean in the model's units) are the same."""
+"""Beliefs are at rest if none differs from the layer before by more than this (in probability, or in the model's units)."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Layer:
         index: 0 for the unaries only, k after k layers.
         marginals: of the visible variables, as `model(query)` returns them after that many layers.
         hidden: marginals of the hidden variables, in the same form.
-        residual: the largest change of a message in this layer, per sample [B].
+        residual: the largest change of a message in this layer (of a marginal, if there are no messages), per sample [B].
         messages: all messages, by name; empty for an engine without messages.
-        info: further diagnostics, by name. `period` [B] says whether the beliefs have come to rest: 1 if they are those of
-            the layer before (converged), 2, 3 … if they are those of so many layers before (oscillating), 0 if they still
-            move.
+        info: further diagnostics, by name. `period` [B] says whether the beliefs are at rest: 1 if they are those of the
+            layer before to within 0.001 (at rest), 2, 3 … if they are those of so many layers before (oscillating), 0 if they
+            still move. (Whether messages have converged is in `residual`.)
 
     Example:
         >>> import torch, qtcore
@@ -104,6 +104,8 @@ class Engine(ABC):
 
     name: ClassVar[str]
     """Its name on the command line."""
+    differentiable: ClassVar[bool] = True
+    """Whether marginals have gradients with respect to the model's parameters, so that a model can be trained with it."""
 
     @abstractmethod
     def init(self, model: Answerable, query: Query) -> Any:
@@ -111,7 +113,8 @@ class Engine(ABC):
 
     @abstractmethod
     def step(self, state: Any) -> tuple[Any, dict[str, Tensor]]:
-        """The next state, and diagnostics of the step: at least its `residual` [B]."""
+        """The next state, and diagnostics of the step: at least its `residual` [B], the largest change of a message, or of a
+        marginal for an engine without messages."""
 
     @abstractmethod
     def marginals(self, state: Any) -> Distribution:
@@ -127,7 +130,7 @@ class Engine(ABC):
 
     @abstractmethod
     def at(self: S, n: int | None) -> S:
-        """The same engine with n steps; None leaves the number as it is."""
+        """The same engine with n steps, or with at most n if it stops by itself; None leaves the number as it is."""
 
     def messages(self, state: Any) -> dict[str, Tensor]:
         """All messages, by name."""
@@ -191,7 +194,7 @@ def with_periods(layers: Iterable[Layer]) -> Iterator[Layer]:
         if not has_values(layer.residual):  # nothing moves in shapes alone
             yield layer
             continue
-        beliefs = [_expectations(marginals) for marginals in (layer.marginals, layer.hidden)]
+        beliefs = _expectations(layer.marginals, layer.hidden)
         period = _period(beliefs, earlier)
         earlier.appendleft(beliefs)
         yield dataclasses.replace(layer, info={**layer.info, "period": period})
@@ -206,9 +209,15 @@ def _period(beliefs: list[Tensor], earlier: Iterable[list[Tensor]]) -> Tensor:
     return period
 
 
-def _expectations(marginals: Distribution) -> Tensor:
-    """Probabilities or means [B, …]."""
-    return (marginals.probs if isinstance(marginals, Categorical) else marginals.mean).detach()
+def change_of_marginals(before: Sequence[Distribution], after: Sequence[Distribution]) -> Tensor:
+    """The largest change of a probability or a mean [B]."""
+    both = zip(_expectations(*before), _expectations(*after), strict=True)
+    return torch.stack([_farthest(old, new) for old, new in both]).amax(0)
+
+
+def _expectations(*marginals: Distribution) -> list[Tensor]:
+    """Probabilities or means [B, …] of each."""
+    return [(each.probs if isinstance(each, Categorical) else each.mean).detach() for each in marginals]
 
 
 def _farthest(one: Tensor, other: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ A discrete model, as a factor graph, is added up into one table of log-weights w
 answer is a sum or a maximum over that table. This is slow and limited to 2²² joint states, but it passes no messages: it is
 the reference for belief propagation. For a Gaussian RBM the pixels are integrated out and the hidden states enumerated.
 
-    model(query, engine=qtcore.Exact())    # the same kind of distribution as model(query)
-    exact.marginals(model, query)          # shorthand for it
+    model(query, engine=qtcore.Exact())    # the same kind of distribution as model(query), with gradients
+    exact.marginals(model, query)          # the same without gradients, as all that follows
     exact.hidden_marginals(model, query)
     exact.most_probable(model, query)      # State(visible, hidden)
     exact.joint(model)                     # the table itself
@@ -26,7 +26,7 @@ from torch.distributions import Bernoulli, Distribution, Normal
 
 from qtcore.errors import InputError
 from qtcore.evidence import GaussianEvidence
-from qtcore.inference.engine import Answerable, Engine
+from qtcore.inference.engine import Answerable, Engine, change_of_marginals
 from qtcore.potentials import FactorPotentials, GaussianPotentials
 from qtcore.query import Query
 
@@ -78,7 +78,7 @@ class Discrete:
         if torch.isneginf(log_z):
             raise InputError("the evidence has probability 0 under this model, so that no marginals exist.")
         others = [i for i in range(self.log_weights.ndim) if i not in variables]
-        return (self.log_weights.logsumexp(others) if others else self.log_weights) - log_z
+        return (_log_sum(self.log_weights, others) if others else self.log_weights) - log_z
 
     def mode(self) -> Tensor:
         """The most probable joint state, one index per variable; the first one if there are ties."""
@@ -109,11 +109,11 @@ class Exact(Engine):
     name = "exact"
 
     def init(self, model: Answerable, query: Query) -> Answers:
-        with torch.no_grad():
-            return Answers(*_posterior(model, query).answers())
+        return Answers(*_posterior(model, query).answers())
 
     def step(self, state: Answers) -> tuple[Answers, dict[str, Tensor]]:
-        return state, {}
+        """Nothing: the answer is there, and the residual is 0."""
+        return state, {"residual": change_of_marginals(state, state)}
 
     def marginals(self, state: Answers) -> Distribution:
         return state.visible
@@ -147,7 +147,8 @@ def marginals(model: Any, query: Query) -> Distribution:
         >>> torch.allclose(tree(query).probs.double(), exact.marginals(tree, query).probs, atol=1e-5)  # BP is exact on a tree
         True
     """
-    return Exact().run(model, query)
+    with torch.no_grad():
+        return Exact().run(model, query)
 
 
 def hidden_marginals(model: Any, query: Query) -> Distribution:
@@ -162,7 +163,8 @@ def hidden_marginals(model: Any, query: Query) -> Distribution:
         torch.Size([2, 3])
     """
     model.check(query)
-    return Exact().init(model, query).hidden
+    with torch.no_grad():
+        return Exact().init(model, query).hidden
 
 
 def most_probable(model: Any, query: Query) -> State:
@@ -352,7 +354,15 @@ class _GaussianPosterior:
 
 
 def _float64(values: Any) -> Tensor:
-    return torch.as_tensor(values).detach().to("cpu", torch.float64)
+    return torch.as_tensor(values).to("cpu", torch.float64)
+
+
+def _log_sum(log: Tensor, axes: Sequence[int]) -> Tensor:
+    """log Σ exp along some axes, with a gradient of 0 where all terms are −∞ (that of logsumexp is NaN there)."""
+    if not log.requires_grad:
+        return log.logsumexp(axes)
+    ruled_out = log.detach().amax(axes, keepdim=True).isneginf()
+    return log.masked_fill(ruled_out, 0).logsumexp(axes, keepdim=True).masked_fill(ruled_out, -math.inf).squeeze(axes)
 
 
 def _along(values: Tensor, scope: tuple[int, ...], n_axes: int) -> Tensor:

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from qtcore.errors import InputError
 from qtcore.evidence import BinaryEvidence, GaussianEvidence
-from qtcore.inference.engine import Answerable, Engine
+from qtcore.inference.engine import Answerable, Engine, change_of_marginals
 from qtcore.potentials import BinaryPotentials, GaussianPotentials
 from qtcore.query import Query
 from qtcore.support.progress import progress
@@ -146,6 +146,7 @@ class Gibbs(Engine):
     """
 
     name = "gibbs"
+    differentiable = False
     sweeps: int = 5000
     burn: int = 20
     every: int = 10
@@ -167,11 +168,19 @@ class Gibbs(Engine):
 
     @torch.no_grad()
     def step(self, state: State) -> tuple[State, dict[str, Tensor]]:
+        """One sweep. Its `residual` is the largest change of a marginal, and so 0 when the sweep is not kept."""
+        new = self._sweep(state)
+        if new.kept is state.kept and new.kept is not None:
+            return new, {"residual": state.values.new_zeros(len(state.values))}
+        return new, {"residual": change_of_marginals(self._answers(state), self._answers(new))}
+
+    @torch.no_grad()
+    def _sweep(self, state: State) -> State:
         values, visible, hidden = state.chain.sweep(state.values)
         kept = state.kept
         if state.sweeps >= self.burn and (state.sweeps - self.burn) % self.every == 0:
             kept = state.chain.keep(kept, visible, hidden)
-        return State(state.chain, values, state.sweeps + 1, kept), {}
+        return State(state.chain, values, state.sweeps + 1, kept)
 
     def _answers(self, state: State) -> tuple[Distribution, Distribution]:
         kept = state.kept
@@ -198,5 +207,5 @@ class Gibbs(Engine):
         model.check(query)
         state = self.init(model, query)
         for _ in progress(range(self.sweeps), "Gibbs"):
-            state, _ = self.step(state)
+            state = self._sweep(state)
         return self.marginals(state)

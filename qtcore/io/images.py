@@ -147,3 +147,12 @@ def grid_pictures(marginals: Tensor) -> dict[str, Tensor]:
     colours = torch.tensor(list(COLOURS.values()))  # in the order of the labels
     pictures = {"labels": colours[marginals.argmax(-1)]}
     return pictures | {f"p_{name.lower()}": 255 * marginals[..., label] for label, name in enumerate(COLOURS)}
+
+
+def contact_sheet(grey: Tensor, image_shape: tuple[int, int], per_row: int = 16, zoom: int = 4) -> Image.Image:
+    """All images [n, V] of grey levels 0 … 255 in rows."""
+    frame = torch.nn.functional.pad(grey.clamp(0, 255).to(torch.uint8).reshape(-1, *image_shape), (1, 1, 1, 1))
+    frame = torch.nn.functional.pad(frame, (0, 0, 0, 0, 0, -len(frame) % per_row))
+    rows = [torch.cat(list(row), 1) for row in frame.split(per_row)]
+    image = Image.fromarray(torch.cat(rows).numpy())
+    return image.resize((image.width * zoom, image.height * zoom), Image.Resampling.NEAREST)

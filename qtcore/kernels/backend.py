@@ -134,7 +134,7 @@ def usable(*tensors: Tensor) -> bool:
 
 
 def _transformed() -> bool:
-    """Whether torch.func or forward-mode differentiation looks on."""
+    """Whether torch.func or forward-mode differentiation is active."""
     if torch.compiler.is_compiling():
         return False
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -143,6 +143,6 @@ def _transformed() -> bool:
 @constant_to_the_compiler
 def _is_native() -> bool:
     choice, _ = _choice()
-    if choice == "auto" and "native" in _said:  # the usual case, without making up the sentence
+    if choice == "auto" and "native" in _said:  # the usual case, without building the message
         return native_or_why_not().name == "native"
     return backend().name == "native"

@@ -47,7 +47,7 @@ class Pool:
         self._peak = 0
 
     def lend(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """A tensor with anything in it."""
+        """An uninitialised tensor."""
         size = max(1, math.prod(shape)) * dtype.itemsize
         with self._lock:
             if self._returned:
@@ -103,7 +103,7 @@ class Pool:
         try:
             return _aligned(size)
         except (MemoryError, ValueError) as error:
-            raise MemoryError(f"the native kernels cannot have {size} bytes of memory.") from error
+            raise MemoryError(f"the native kernels could not allocate {size} bytes of memory.") from error
 
 
 def _aligned(size: int) -> np.ndarray:

@@ -1,5 +1,5 @@
-"""The C files as a library: found or compiled, kept in the user's cache folder, loaded, and compared with what Python thinks
-it holds. Whatever goes wrong is a `BackendError` of one sentence."""
+"""The C files as a library: found or compiled, kept in the user's cache folder, loaded, and compared with the layout Python
+expects. Whatever goes wrong is a `BackendError` of one sentence."""
 
 import ctypes
 import functools
@@ -110,15 +110,22 @@ def load(real: str) -> Library:
     if not was_there:
         _build(compiler, flags, real, path)
     try:
-        code = ctypes.CDLL(str(path))
-    except OSError as error:
+        code = _open(path)
+    except BackendError:
         if not was_there:
-            raise BackendError(f"the compiled library cannot be loaded ({error})") from error
+            raise
         _build(compiler, flags, real, path)  # damaged in the cache
-        code = ctypes.CDLL(str(path))
+        code = _open(path)
     _check(code, real)
     code.vector_instructions.restype = ctypes.c_char_p
     return Library(code, compiler, code.vector_instructions().decode(), bool(code.grid_can_round()))
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BackendError(f"the kernel library cannot be loaded ({error})") from error
 
 
 def find_compiler() -> str:
@@ -131,7 +138,7 @@ def find_compiler() -> str:
 
 
 def all_flags() -> list[str]:
-    """Ours, then those of QTCORE_CFLAGS, which so have the last word."""
+    """Ours, then those of QTCORE_CFLAGS, which therefore take precedence."""
     return [*FLAGS, *shlex.split(os.environ.get("QTCORE_CFLAGS", ""))]
 
 
@@ -203,10 +210,10 @@ def _check(code: ctypes.CDLL, real: str) -> None:
     size = ctypes.sizeof(ctypes.c_float if real == "float" else ctypes.c_double)
     code.real_bytes.restype = ctypes.c_int64
     if code.real_bytes() != size:
-        raise BackendError(f"the compiled library has numbers of {code.real_bytes()} bytes, not {size}")
+        raise BackendError(f"the kernel library has numbers of {code.real_bytes()} bytes, not {size}")
     for name, task in TASKS.items():
         if layout_in(code, name) != layout_of(task):
-            raise BackendError(f"the compiled library has another layout of its {name} task")
+            raise BackendError(f"the kernel library has another layout of its {name} task")
     for kernel in KERNELS:
         function, scratch = getattr(code, kernel), getattr(code, f"{kernel}_scratch")
         function.argtypes, function.restype = (ctypes.c_void_p, *(ctypes.c_int64,) * 3), ctypes.c_int

@@ -1,6 +1,7 @@
 """A batch shared by threads: as many as torch uses, each with a part of its own."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -43,22 +44,36 @@ def run(parts: Sequence[Part], work: Work) -> None:
 
 
 def _start(work: Work, part: Part) -> "Future[None]":
+    """Give a part to a thread of the pool, or do it here if there can be none."""
     global _pool
     if _pool is None:
         _pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="qtcore-kernels")
+    done: Future[None] = Future()
+    taken = threading.Lock()
+
+    def once() -> None:
+        if not taken.acquire(blocking=False):
+            return
+        try:
+            work(*part)
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
     try:
-        return _pool.submit(work, *part)
-    except RuntimeError:  # the interpreter is shutting down: no new threads
-        done: Future[None] = Future()
-        work(*part)
-        done.set_result(None)
-        return done
+        _pool.submit(once)
+    except RuntimeError:  # no new thread: too many already, or the interpreter is shutting down
+        once()  # the pool may have queued it all the same, and then finds it taken: its memory is somebody else's by then
+    return done
 
 
 def _forget() -> None:
-    """In a child process: threads do not survive a fork, and work given to them would never be done."""
+    """In a child process: threads do not survive a fork, neither ours nor torch's, and work given to them is never done."""
     global _pool
     _pool = None
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
 
 
 if hasattr(os, "register_at_fork"):

@@ -115,12 +115,15 @@ def fit(
         >>> model = qtcore.fit(qtcore.RBM(6, 2), data, steps=20, batch=50)
     """
     settings = replace(settings or Settings(steps=1000), **_exclusive(changes))
+    engine = engine or model.engine
+    if not engine.differentiable:
+        raise InputError(f"{type(engine).__name__} has no gradients to train with; give another engine, such as qtcore.BP().")
     keeper = None
     if folder is not None:
         keeper = Run(Path(folder), resume, main_process())
         keeper.write_config(config or {"settings": asdict(settings)})
     pairs = _pair(train), None if valid is None else _pair(valid)
-    training = _Training(model, *pairs, queries or model.queries(), settings, keeper, engine or model.engine)
+    training = _Training(model, *pairs, queries or model.queries(), settings, keeper, engine)
     try:
         if resume:
             training.restore()

@@ -105,15 +105,21 @@ class Model(nn.Module):
 
     @damping.setter
     def damping(self, damping: float) -> None:
-        self.engine = replace(self.engine, damping=damping)  # type: ignore[type-var]
+        self.engine = replace(self._bp("damping"), damping=damping)
 
     def compile_layers(self) -> "Model":
         """Compile the layers with torch.compile, for devices without native kernels (a GPU); the first call takes a minute.
 
         On a CPU with a C compiler the native kernels are used by default: see `qtcore.backend()`.
         """
-        self.engine = replace(self.engine, torch_compile=True)  # type: ignore[type-var]
+        self.engine = replace(self._bp("layers to compile"), torch_compile=True)
         return self
+
+    def _bp(self, option: str) -> BP:
+        """The model's own engine, if it is belief propagation and so has this option."""
+        if not isinstance(self.engine, BP):
+            raise InputError(f"{self.engine} has no {option}; set model.engine = qtcore.BP(…) first.")
+        return self.engine
 
     # ------------------------------------------------------------------ shared
 
@@ -131,19 +137,40 @@ class Model(nn.Module):
             raise InputError(f"{type(self).__name__} expects a qtcore.Query, not {type(query).__name__}.")
         if query.device != self.device:
             raise InputError(f"the query is on {query.device} but the model is on {self.device}; use query.to(model.device).")
+        self._check_dtypes()
         self.variables.accept(query, type(self).__name__)
+
+    def _check_dtypes(self) -> None:
+        """Raise an InputError if parameters and buffers differ in data type."""
+        groups = [group for module in self.modules() for group in (module._parameters, module._buffers)]
+        dtypes = {tensor.dtype for group in groups for tensor in group.values() if tensor is not None}
+        if len([dtype for dtype in dtypes if dtype.is_floating_point]) < 2:
+            return
+        state = [*self.named_parameters(), *self.named_buffers()]
+        named = {name: tensor for name, tensor in state if tensor.is_floating_point()}
+        most = max(named, key=lambda name: named[name].numel())
+        other = next(name for name in named if named[name].dtype != named[most].dtype)
+        ours, theirs = (str(named[name].dtype).removeprefix("torch.") for name in (other, most))
+        raise InputError(f"{other} is {ours}, but {most} is {theirs}; use model.to(dtype).")
 
     def check_truth(self, query: Query) -> Tensor:
         """Raise an InputError if the query cannot be scored; return its targets."""
         target = self.target(query)
+        if query.scored_by is self.variables:
+            return target
         if has_values(target) and not bool(target.any()):
             raise InputError("the query has no targets, so there is nothing to score; give at least one.")
         if has_values(query.truth):
             self.variables.check_truth(query, target)
+        if has_values(target, query.truth):
+            query.accept_truth(self.variables)
         return target
 
     def forward(self, query: Query, n_layers: int | None = None, engine: Engine | None = None) -> Distribution:
-        """Marginals of the visible variables, by the model's own engine or another one."""
+        """Marginals of the visible variables, by the model's own engine or another one.
+
+        `n_layers` is the number of layers, or the largest one for an engine that stops by itself (`BP(until=…)`).
+        """
         return (engine or self.engine).at(n_layers).run(self, query)
 
     def layers(self, query: Query, n: int | None = None, engine: Engine | None = None) -> Iterator[Layer]:

@@ -60,7 +60,7 @@ def load(name_or_path: "str | os.PathLike[str]", device: "torch.device | str" = 
     except FileNotFoundError as error:
         raise ModelFileError(f"{path} does not exist.") from error
     except (SafetensorError, OSError) as error:  # a folder, an unreadable file, a truncated file
-        raise ModelFileError(f"{path} is not a whole safetensors file ({error}).") from error
+        raise ModelFileError(f"{path} is not a complete safetensors file ({error}).") from error
 
 
 def _read(path: Path, device: "torch.device | str") -> Model:

@@ -73,12 +73,12 @@ class PairwiseMRF(TemperedModel):
         pairs = set()
         for i, j in self.edges:
             if not (0 <= i < count and 0 <= j < count) or i == j:
-                raise InputError(f"edge ({i}, {j}) must join two different ones of the variables 0 … {count - 1}.")
+                raise InputError(f"edge ({i}, {j}) must join two distinct variables among 0 … {count - 1}.")
             if (min(i, j), max(i, j)) in pairs:
                 raise InputError(f"edge ({i}, {j}) is given twice; add the two potentials instead.")
             pairs.add((min(i, j), max(i, j)))
         if any(not 0 <= i < count for i in self.hidden) or len(set(self.hidden)) < len(self.hidden):
-            raise InputError(f"hidden must name different ones of the variables 0 … {count - 1}, not {list(self.hidden)}.")
+            raise InputError(f"hidden must name distinct variables among 0 … {count - 1}, not {list(self.hidden)}.")
         if len(self.hidden) == count:
             raise InputError("at least one variable must be visible.")
 

@@ -13,19 +13,19 @@ from torch import Tensor
 
 import qtcore
 from qtcore import data
-from qtcore.baselines import per_image_gaussian, random_guess_iou
 from qtcore.data import Dataset
 from qtcore.data.border import OUT
 from qtcore.errors import ModelFileError, UnknownNameError, nearest
 from qtcore.inference import Gibbs
 from qtcore.learn import advil, pcd
 from qtcore.learn.query_training import generator
-from qtcore.metrics import BITS, Score
+from qtcore.metrics import BITS, Score, nll
 from qtcore.models.base import Model
 from qtcore.models.dbm import DBM
 from qtcore.models.files import load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.rbm import RBM
+from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
 from qtcore.paper.experiments import EXPERIMENTS, HIDDEN_UNITS, named, recipe
 from qtcore.paper.printed import DATASETS
 from qtcore.paper.scoring import evaluate, evaluate_grid
@@ -36,7 +36,7 @@ QUICK = 100
 DRAWS = 20
 """Draws of the queries on the Frey faces: a single draw of patches is noisy."""
 
-ADVIL_RATES = {"dbm/mushrooms": 1e-3}  # at the others' rate it only learns the variables' frequencies
+ADVIL_RATES = {"dbm/mushrooms": 1e-3}  # at the other sets' learning rate it learns no more than how often each variable is 1
 ADVIL_SIZES = {"ocr_letters": (15, 50), "nips": (50, 100), "web": (25, 50), "frey": (50, None)}  # z and middle; (15, 25) else
 
 
@@ -218,8 +218,8 @@ def _score_frey(cell: Cell, model: Model | None, dataset: Dataset, with_gibbs: b
 def _pixel_gaussian(dataset: Dataset, target: Tensor) -> Tensor:
     """NCE in bits of each image when every pixel has its own Gaussian, fitted on the training images."""
     mean, deviation = dataset.train.mean(0), dataset.train.std(0)
-    losses = -torch.distributions.Normal(mean, deviation).log_prob(dataset.test) * BITS
-    return (losses * target).sum(1) / target.sum(1)
+    losses = nll(torch.distributions.Normal(mean, deviation), dataset.test, target)
+    return losses.sum(1) / target.sum(1) * BITS
 
 
 def _score_grid(model: Model | None, dataset: Dataset) -> dict[str, Any]:

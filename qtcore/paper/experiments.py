@@ -99,7 +99,7 @@ class Experiment:
         if model.device.type != "cpu":
             model.compile_layers()
         queries = parse(self.queries, dataset.image_shape)
-        train, valid = (_with_truth(dataset, part) for part in ("train", "valid"))
+        train, valid = (_with_truth(dataset, split) for split in ("train", "valid"))
         stopped = False
 
         def report(progress: Progress) -> bool:
@@ -175,10 +175,10 @@ def _next_phase(model: Model, settings: Settings) -> None:
     model.provenance = fresh
 
 
-def _with_truth(dataset: Dataset, part: str) -> "Tensor | tuple[Tensor, Tensor]":
+def _with_truth(dataset: Dataset, split: str) -> "Tensor | tuple[Tensor, Tensor]":
     """The rows of a split, with their labels if these are the truth."""
-    values = dataset.splits[part]
-    return (values, dataset.truth[part]) if dataset.kind == "grid" and dataset.truth is not None else values
+    values = dataset.splits[split]
+    return (values, dataset.truth[split]) if dataset.kind == "grid" and dataset.truth is not None else values
 
 
 def _sizes(model: Model) -> str:
@@ -212,7 +212,7 @@ _DECAY = {"schedule": "linear", "decay_from": 0.4, "averaging": 0.99, "learning_
 _SMALL = _DECAY | {"batch": 100, "learning_rate": 0.02, "decay_from": 0.2, "averaging": 0.995, "validate_every": 500}
 _LONG = _SMALL | {"learning_rate": 0.01, "decay_from": 0.0, "averaging": 0.998}
 _UPON_RBM = _LONG | {"learning_rate": 0.003, "warmup": 200}
-_NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "validate_every": 5}  # overfits soon, as DNA does
+_NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "validate_every": 5}  # overfits early, as DNA does
 _GRID = {"schedule": "linear", "decay_from": 0.0, "averaging": 0.998, "batch": 10, "validate_every": 500}
 _UPON_GRID = _GRID | {"learning_rate": 0.008, "warmup": 100}
 RECIPES: dict[str, tuple[dict[str, Any], ...]] = {

@@ -160,7 +160,7 @@ def grid_tables(records: list[Record]) -> list[Table]:
     counted = (
         ("QT, own evidence in the belief", "border", "", False),
         ("QT, own evidence in the belief, frame forced to OUT", "border", "_framed", False),
-        ("QT, counted as the authors do: no own evidence, frame forced to OUT", "border-authors", "_framed", True),
+        ("QT, scored as in the authors' code: no own evidence, frame forced to OUT", "border-authors", "_framed", True),
         ("QT, no own evidence", "border-authors", "", False),
     )
     rows = []
@@ -198,7 +198,7 @@ def markdown(name: str, records: list[Record]) -> str:
         lines.append("")
     below = [ERRORS, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
-        below.append("[How AdVIL went](advil.png): validation NCE against the paper's figure.")
+        below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")
     return "\n".join([*lines, *below])
 
 

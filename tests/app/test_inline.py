@@ -39,7 +39,7 @@ def test_binary(kind: str) -> None:
     described, (layers,) = unpack(inline.player.frames)
     assert [channel["name"] for channel in described["channels"]] == ["mean", "entropy", "difference"]
     assert layers.shape == (3, 3, 3, 4)
-    assert (layers[-1, 0].reshape(-1)[1::2] == 255).all()  # what is seen is certain
+    assert (layers[-1, 0].reshape(-1)[1::2] == 255).all()  # what is observed is clamped
 
 
 def test_grid() -> None:

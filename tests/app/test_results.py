@@ -54,6 +54,11 @@ def test_how_a_figure_was_made() -> None:
     html = results.html([record(checkpoint="rbm/adult", training=training, note="Somewhere."), record(seed=2, mean=0.2)])
     assert "python -m qtcore.reproduce table1 --methods qt --datasets adult --seeds 3 --out again" in html
     assert "epochs 600, rates 0.1 / 0.01; kept: step 12, best on the validation rows; 2.5 minutes" in html
+    assert "phase" not in html
+    longer = training | {"start": {"settings": {"epochs": 5.0}, "step": 3}}
+    both_phases = results.html([record(checkpoint="rbm/adult", training=longer)])
+    assert "phase 1: epochs 5; kept: step 3" in both_phases
+    assert "<br>phase 2: epochs 600" in both_phases
     assert "How each of these was made (1)" in html
     assert "Scored on 7 samples.<br>" in html
     both = {"gibbs": {"mean": 0.3, "error": 0.1, "samples": 5}, "bp": {"mean": 0.2, "error": 0.1, "samples": 7}}

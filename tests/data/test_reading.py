@@ -82,7 +82,7 @@ def test_broken_pickles_are_refused(data: bytes) -> None:
 @pytest.mark.parametrize("content", [{}, [1], [np.zeros(3)], np.zeros(3, int), [np.array(["a"])]])
 def test_pickles_of_other_things_are_refused(content: object) -> None:
     """Those that consist of allowed names alone, but are no list of integer arrays."""
-    with pytest.raises(DataError, match=r"x\.pkl holds something else than a list of integer arrays"):
+    with pytest.raises(DataError, match=r"x\.pkl holds something other than a list of integer arrays"):
         read_pickled_arrays(pickle.dumps(content, protocol=3), "x.pkl")
 
 

@@ -111,9 +111,9 @@ def test_a_new_entry_is_verified(
 def test_a_new_entry_with_a_model_is_in_the_app(toy: Specification, cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qtcore, "available", lambda: ["rbm/toy"])
     assert samples.offered() == {"digits": ["rbm"], "toy": ["rbm"]}
-    found = samples.samples.__wrapped__("toy")
-    assert (found.heading, found.shape, found.names) == ("Toy of ours (test set)", (2, 2), ("a", "b", "c", "d"))
-    assert found.pictures().shape == (2, 2, 2)
+    result = samples.samples.__wrapped__("toy")
+    assert (result.heading, result.shape, result.names) == ("Toy of ours (test set)", (2, 2), ("a", "b", "c", "d"))
+    assert result.pictures().shape == (2, 2, 2)
 
 
 def test_a_new_binary_set_needs_an_entry_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,5 +155,5 @@ def test_titles() -> None:
 
 def test_every_entry_is_in_the_documentation() -> None:
     lines = (ROOT / "docs" / "data.md").read_text(encoding="utf-8").splitlines()
-    found = [line.split(" | ")[:2] for line in lines if line.startswith("| `") and line.count(" | ") == 4]
-    assert found == [[f"| `{name}`", known.kind] for name, known in SPECIFICATIONS.items()]
+    rows = [line.split(" | ")[:2] for line in lines if line.startswith("| `") and line.count(" | ") == 4]
+    assert rows == [[f"| `{name}`", known.kind] for name, known in SPECIFICATIONS.items()]

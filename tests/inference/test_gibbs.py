@@ -61,12 +61,12 @@ def test_reaches_the_exact_marginals_from_the_unaries(kind: str) -> None:
     query = question(500)
     result = model(query, engine=Gibbs(400, 50, 2))
     expected = exact.marginals(model, query[:1])
-    unsure = BINARY_WEIGHT < 1
-    assert z_scores(result.mean[:, unsure], expected.mean[0, unsure]).abs().max() < 4.5
-    assert torch.allclose(result.mean[:, ~unsure].double(), VALUES[~unsure].double(), atol=1e-6)
+    free = BINARY_WEIGHT < 1
+    assert z_scores(result.mean[:, free], expected.mean[0, free]).abs().max() < 4.5
+    assert torch.allclose(result.mean[:, ~free].double(), VALUES[~free].double(), atol=1e-6)
     if kind == "grbm":
         assert isinstance(result, MixtureSameFamily)
-        assert torch.allclose(result.stddev.mean(0)[unsure], expected.stddev[0, unsure], rtol=0.03)
+        assert torch.allclose(result.stddev.mean(0)[free], expected.stddev[0, free], rtol=0.03)
 
 
 def test_does_not_drift_from_the_exact_distribution() -> None:
@@ -77,10 +77,10 @@ def test_does_not_drift_from_the_exact_distribution() -> None:
     engine = Gibbs(seed=1)
     state = engine.init(model, query)._replace(values=exact_visible_sample(model, query, generator))
     expected = exact.marginals(model, query[:1]).probs[0]
-    unsure = BINARY_WEIGHT < 1
+    free = BINARY_WEIGHT < 1
     for _ in range(6):
         state, _ = engine.step(state)
-        assert z_scores(state.values[:, unsure], expected[unsure]).abs().max() < 4.5
+        assert z_scores(state.values[:, free], expected[free]).abs().max() < 4.5
     pairs = state.values[:, 1] * state.values[:, 3]
     joint = exact.marginals(
         model, Query(VALUES.double()[None] * 0 + torch.tensor([[1.0, 1, 1, 1, 0]]), torch.tensor([[1.0, 1, 0.6, 0, 0]]))
@@ -98,9 +98,9 @@ def test_from_a_wrong_start() -> None:
     expected = exact.marginals(model, query[:1]).probs[0]
     for _ in range(60):
         state, _ = engine.step(state)
-    unsure = BINARY_WEIGHT < 1
-    assert z_scores(state.values[:, unsure], expected[unsure]).abs().max() < 4.5
-    assert bool((state.values[:, ~unsure] == VALUES[~unsure]).all())
+    free = BINARY_WEIGHT < 1
+    assert z_scores(state.values[:, free], expected[free]).abs().max() < 4.5
+    assert bool((state.values[:, ~free] == VALUES[~free]).all())
 
 
 def test_gaussian_scores_with_the_log_of_the_averaged_density() -> None:

@@ -1,4 +1,4 @@
-"""Whether beliefs have come to rest, oscillate, or still move: `info["period"]` of a layer."""
+"""Whether beliefs are at rest, oscillate, or still move: `info["period"]` of a layer."""
 
 import pytest
 import torch

@@ -50,23 +50,23 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 @needs_compiler
 def test_native_says_how(undecided: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qtcore")
-    found = kernels.backend()
-    assert found.name == "native"
-    assert "compiled by" in found.reason
-    assert "-march=native" in found.reason
-    assert "thread(s)" in found.reason
-    assert str(found).count("\n") == 0
+    result = kernels.backend()
+    assert result.name == "native"
+    assert "compiled by" in result.reason
+    assert "-march=native" in result.reason
+    assert "thread(s)" in result.reason
+    assert str(result).count("\n") == 0
     assert kernels.usable(torch.zeros(1))
-    assert lines(caplog) == [(logging.INFO, f"backend {found}")]  # once
+    assert lines(caplog) == [(logging.INFO, f"backend {result}")]  # once
 
 
 def test_no_compiler_is_said_aloud(undecided: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(undecided))
-    found = kernels.backend()
-    assert str(found) == "torch: no C compiler was found (cc, gcc, clang, or the one that CC names)."
+    result = kernels.backend()
+    assert str(result) == "torch: no C compiler was found (cc, gcc, clang, or the one that CC names)."
     assert not kernels.usable(torch.zeros(1))
-    assert lines(caplog) == [(logging.WARNING, f"backend {found}")]
+    assert lines(caplog) == [(logging.WARNING, f"backend {result}")]
     with pytest.raises(BackendError, match=r'use\("native"\) asks for the native kernels, but no C'), kernels.use("native"):
         pass
     monkeypatch.setenv("QTCORE_BACKEND", "native")
@@ -177,6 +177,16 @@ def test_the_library_is_built_once_and_kept(undecided: Path, monkeypatch: pytest
 
 
 @needs_compiler
+def test_a_library_that_stays_damaged_is_said(undecided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged in the cache, and no better when it is built anew: an error of ctypes once ended the program."""
+    monkeypatch.setattr(build, "_build", lambda compiler, flags, real, path: path.write_bytes(b"not a library"))
+    for _ in ("built", "in the cache"):
+        with pytest.raises(BackendError, match="the kernel library cannot be loaded"):
+            build.load("float")
+    assert kernels.backend().name == "torch"
+
+
+@needs_compiler
 def test_flags_of_the_user_are_part_of_the_key(undecided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build.load("float")
     monkeypatch.setenv("QTCORE_CFLAGS", "-O1 -DSOMETHING=1")
@@ -212,7 +222,7 @@ def test_another_layout_is_refused(name: str, undecided: Path, monkeypatch: pyte
         task: Any = type("Task", (ctypes.Structure,), {"_fields_": wrong})
         monkeypatch.setitem(build.TASKS, name, task)
         backend.native_or_why_not.cache_clear()
-        assert kernels.backend().reason == f"the compiled library has another layout of its {name} task."
+        assert kernels.backend().reason == f"the kernel library has another layout of its {name} task."
 
 
 @needs_compiler

@@ -47,8 +47,8 @@ PLAIN = ("test_schema", "test_autograd_registration", "test_faketensor")
 """All checks of torch but the tracing of a second derivative by its compiler."""
 
 
-def outputs(found: Any) -> tuple[Tensor, ...]:
-    return found[:2] if isinstance(found, tuple) else (found,)
+def outputs(result: Any) -> tuple[Tensor, ...]:
+    return result[:2] if isinstance(result, tuple) else (result,)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ def test_they_equal_their_twins(name: str, n: int) -> None:
     layers, twin, make = CASES[name]
     for dtype, tolerance in ((F64, 1e-9), (F32, 2e-4)):
         inputs = make(dtype, n)
-        for found, expected in zip(outputs(layers(*inputs)), outputs(twin(*make(F64, n))), strict=True):
-            close(found.to(F64), expected, tolerance)
+        for result, expected in zip(outputs(layers(*inputs)), outputs(twin(*make(F64, n))), strict=True):
+            close(result.to(F64), expected, tolerance)
 
 
 @names
@@ -164,12 +164,12 @@ def test_a_gradient_that_was_not_prepared_for(name: str) -> None:
     if operator is grid.forward:  # takes the depths as a list
         make = grid_inputs_at_depths
     extra = (False,) if operator is grid.forward else ()
-    found = []
+    gradients = []
     for keep in (True, False):
         inputs = tracked(make())
         operator(*inputs, *extra, keep)[0].square().sum().backward()
-        found.append([x.grad for x in inputs if isinstance(x, Tensor) and x.grad is not None])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+        gradients.append([x.grad for x in inputs if isinstance(x, Tensor) and x.grad is not None])
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
 @names
@@ -182,12 +182,12 @@ def test_any_strides_will_do(name: str) -> None:
             return x
         return x.transpose(0, -1).contiguous().transpose(0, -1)
 
-    for found, expected in zip(outputs(layers(*map(twisted, inputs))), outputs(layers(*inputs)), strict=True):
-        assert torch.equal(found, expected)
+    for result, expected in zip(outputs(layers(*map(twisted, inputs))), outputs(layers(*inputs)), strict=True):
+        assert torch.equal(result, expected)
     negated = torch._neg_view(-inputs[0])
     assert negated.is_neg()
-    for found, expected in zip(outputs(layers(negated, *inputs[1:])), outputs(layers(*inputs)), strict=True):
-        assert torch.equal(found, expected)
+    for result, expected in zip(outputs(layers(negated, *inputs[1:])), outputs(layers(*inputs)), strict=True):
+        assert torch.equal(result, expected)
 
 
 @names
@@ -196,9 +196,9 @@ def test_an_empty_batch(name: str) -> None:
     first, *rest = tracked(make())
     shared = {2} if name == "binary" else set()  # the start has no batch
     empty = [x[:0] if isinstance(x, Tensor) and i not in shared else x for i, x in enumerate(rest)]
-    found = outputs(layers(first, *empty))
-    assert all(len(output) == 0 for output in found)
-    sum(output.sum() for output in found).backward()
+    result = outputs(layers(first, *empty))
+    assert all(len(output) == 0 for output in result)
+    sum(output.sum() for output in result).backward()
     assert not first.grad.any()
 
 
@@ -302,8 +302,13 @@ def test_numbers_that_a_kernel_cannot_hold_are_refused() -> None:
         wrong[1, 2, 3] = bad
         with pytest.raises(InputError, match="the table's entries"):
             kernels.grid_layers(wrong, evidence, own, clones, n)
-    with pytest.raises(InputError, match="evidence must be above 0"):
-        kernels.grid_layers(table, 0 * evidence, own, clones, n)
+    for bad in (0.0, -1.0, float("nan"), float("inf")):
+        wrong = evidence.clone()
+        wrong[0, 1, 2, 0] = bad
+        with pytest.raises(InputError, match="evidence must be above 0 and finite everywhere"):
+            kernels.grid_layers(table, wrong, own, clones, n)
+        with pytest.raises(InputError, match="own must be above 0 and finite everywhere"):
+            kernels.grid_trace(table, evidence, wrong, clones, n)
     with pytest.raises(InputError, match="three whole numbers"):
         kernels.grid_layers(table, evidence, own, (2, 2, 0), n)
     with pytest.raises(InputError, match="table must have the shape"):
@@ -338,7 +343,7 @@ def test_no_memory_is_a_memory_error(name: str) -> None:
     for n in (10**13, 10**17):
         given = [n] if name == "grid at depths" else n
         inputs = [given if i == depth else x for i, x in enumerate(tracked(make()))]
-        with pytest.raises(MemoryError, match="cannot have"):
+        with pytest.raises(MemoryError, match="could not allocate"):
             layers(*inputs)
     del inputs
     assert buffers.usage().lent <= before

@@ -87,7 +87,7 @@ def test_a_signal_saves_first_and_says_how_to_go_on(number: signal.Signals, whol
     child.signal(number)
     assert child.end() == 128 + number
     said = child.text.splitlines()[-1]
-    assert said == f"Stopped by {number.name}; the state is saved. Go on with --resume and --out {folder}."
+    assert said == f"Stopped by {number.name}; the state is saved. Continue with --resume and --out {folder}."
     assert state(folder)[1]["step"] == log(folder)[-1]["step"] == 20  # at once, though it was not time to save
     child = Child(*COMMAND, "--steps", "300", "--out", str(folder), "--resume", output=tmp_path / "output")
     assert child.end() == 0, child.text

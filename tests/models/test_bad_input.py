@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query, errors
+from qtcore import DBM, RBM, Exact, GaussianRBM, Gibbs, GridMRF, PairwiseMRF, Query, errors
 from qtcore.errors import InputError
 
-from ..strategies import KINDS, ask, build, sample_shape
+from ..strategies import KINDS, answer, ask, backends, build, sample_shape
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 NAN, INF = math.nan, math.inf
@@ -114,6 +114,51 @@ def test_something_that_is_no_query(kind: str) -> None:
 def test_a_query_on_another_device(kind: str) -> None:
     model = build(kind)
     refused(model, ask(model).to("meta"), r"the query is on meta but the model is on cpu; use query.to\(model.device\)")
+
+
+def floats(model: Any) -> dict[str, torch.nn.Parameter]:
+    return {name: p for name, p in model.named_parameters() if p.is_floating_point()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@every_kind
+def test_parameters_of_different_data_types(kind: str, dtype: torch.dtype) -> None:
+    """Each parameter in turn: some once ended in an error of torch, others changed the type of the answer."""
+    other = torch.float64 if dtype == torch.float32 else torch.float32
+    for name in floats(build(kind)):
+        model = build(kind, dtype=dtype)
+        query = ask(model)
+        parameter = model.get_parameter(name)
+        parameter.data = parameter.data.to(other)
+        for _ in backends():
+            refused(model, query, r"^[\w.]+ is float\d\d, but [\w.]+ is float\d\d; use model.to\(dtype\)\.$")
+        assert answer(model.to(dtype)(query)).dtype == dtype
+
+
+def test_data_types_are_named() -> None:
+    model = RBM(6, 3)
+    model.c_h.data = model.c_h.data.double()
+    refused(model, ask(model), "^c_h is float64, but W is float32; use model")
+    model = RBM(6, 3)
+    model.T.data = model.T.data.double()
+    refused(model, ask(model), "^T is float64, but W is float32; use model")
+    model.register_buffer("offset", torch.zeros(3, dtype=torch.float16))
+    model.T.data = model.T.data.float()
+    refused(model, ask(model), "^offset is float16, but W is float32; use model")
+
+
+@pytest.mark.parametrize("engine", [Exact(), Gibbs(sweeps=50)])
+def test_options_of_belief_propagation_on_a_model_with_another_engine(engine: Any) -> None:
+    model = build("RBM")
+    model.engine = engine
+    for change, message in (
+        (lambda: setattr(model, "damping", 0.5), rf"^{type(engine).__name__}\(.*\) has no damping; set model.engine = qtcore.BP"),
+        (model.compile_layers, "has no layers to compile; set model.engine = qtcore.BP"),
+    ):
+        with pytest.raises(InputError, match=message) as caught:
+            change()
+        one_sentence(caught)
+    assert model.engine == engine
 
 
 @pytest.mark.parametrize("kind", ["RBM", "DBM", "GaussianRBM", "GridMRF"])
@@ -222,6 +267,32 @@ def test_likelihoods_have_no_truth_of_their_own() -> None:
 
 
 @every_kind
+def test_targets_and_truth_are_checked_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By each model, and anew in every slice, which may have no targets; each check waits for the device."""
+    model, other = build(kind), build(kind)
+    query, checked = ask(model, 1, "hard", batch=4), []
+    check = type(model.variables).check_truth
+    monkeypatch.setattr(
+        type(model.variables), "check_truth", lambda self, query, target: (checked.append(query), check(self, query, target))
+    )
+    assert torch.equal(model.loss(query), model.loss(query))
+    assert checked == [query]
+    other.loss(query)
+    assert checked == [query, query]
+    target = query.target.clone()
+    target[:2] = False
+    some = Query(query.values, query.observed, target, query.truth)
+    model.loss(some)
+    assert checked[2:] == [some]
+    with pytest.raises(InputError, match="nothing to score"):
+        model.loss(some[:2])
+    bad = Query(query.values, query.observed, query.target, query.truth.double().masked_fill(query.target, NAN))
+    for _ in range(2):  # what was refused is not remembered
+        with pytest.raises(InputError, match="truth must be"):
+            model.loss(bad)
+
+
+@every_kind
 @pytest.mark.parametrize("bad", [-1, 2.5, "3", True])
 def test_a_number_of_layers_that_is_none(kind: str, bad: Any) -> None:
     model = build(kind)
@@ -282,15 +353,15 @@ def test_options_that_make_no_sense(kind: str, options: dict[str, Any], message:
         (lambda: GridMRF(clones=3), "clones must be three whole numbers"),  # type: ignore[arg-type]
         (lambda: PairwiseMRF([], []), r"at least one state, not \[\]"),
         (lambda: PairwiseMRF([2, 0], []), "at least one state"),
-        (lambda: PairwiseMRF([2, 2], [(0, 2)]), r"edge \(0, 2\) must join two different ones of the variables 0 … 1"),
-        (lambda: PairwiseMRF([2, 2], [(-1, 0)]), "must join two different ones"),
-        (lambda: PairwiseMRF([2, 2], [(1, 1)]), "must join two different ones"),
+        (lambda: PairwiseMRF([2, 2], [(0, 2)]), r"edge \(0, 2\) must join two distinct variables among 0 … 1"),
+        (lambda: PairwiseMRF([2, 2], [(-1, 0)]), "must join two distinct variables"),
+        (lambda: PairwiseMRF([2, 2], [(1, 1)]), "must join two distinct variables"),
         (lambda: PairwiseMRF([2, 2], [(0, 1), (1, 0)]), r"edge \(1, 0\) is given twice"),
         (lambda: PairwiseMRF([2, 2], [(0, 1, 1)]), "all whole numbers"),  # type: ignore[list-item]
         (lambda: PairwiseMRF([2, "two"], []), "all whole numbers"),  # type: ignore[list-item]
         (lambda: PairwiseMRF(3, []), "all whole numbers"),  # type: ignore[arg-type]
-        (lambda: PairwiseMRF([2, 2], [], hidden=(2,)), "hidden must name different ones of the variables"),
-        (lambda: PairwiseMRF([2, 2], [], hidden=(1, 1)), "hidden must name different ones"),
+        (lambda: PairwiseMRF([2, 2], [], hidden=(2,)), "hidden must name distinct variables among"),
+        (lambda: PairwiseMRF([2, 2], [], hidden=(1, 1)), "hidden must name distinct variables"),
         (lambda: PairwiseMRF([2, 2], [], hidden=(0, 1)), "at least one variable must be visible"),
     ],
 )

@@ -22,7 +22,7 @@ from ..strategies import (
     ask,
     backends,
     build,
-    certain,
+    clamped,
     close,
     learnable,
     normal,
@@ -285,13 +285,13 @@ def test_log_prob_of_a_fraction_is_the_soft_cross_entropy(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["RBM", "DBM"])
-def test_logits_are_finite_where_bits_are_known(kind: str) -> None:
+def test_logits_are_finite_where_bits_are_clamped(kind: str) -> None:
     model = build(kind)
     query = ask(model, 1, "hard", batch=8)
-    sure = certain(query)
-    assert sure.any()
+    where = clamped(query)
+    assert where.any()
     for marginals in (model(query), *(layer.marginals for layer in model.layers(query))):
-        assert torch.equal(marginals.logits[sure], 1000 * (2 * query.values[sure] - 1))
+        assert torch.equal(marginals.logits[where], 1000 * (2 * query.values[where] - 1))
         assert marginals.logits.isfinite().all()
 
 

@@ -197,7 +197,7 @@ def test_floors_are_shown_in_the_layers_information() -> None:
 
 
 def test_gaussian_messages_are_shown_as_the_papers_parameters() -> None:
-    """(θ1, θ2) = (μ/s², −1/(2s²)); they start at (0, −½), but 0 where a pixel is certain."""
+    """(θ1, θ2) = (μ/s², −1/(2s²)); they start at (0, −½), but 0 where a pixel is clamped."""
     model = build("GaussianRBM")
     query = ask(model, 1, "hard")
     first = next(iter(model.layers(query)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qtcore import DBM, RBM, GridMRF, PairwiseMRF, Query
 
 from ..graphs import bits_as_likelihoods, bits_as_pairwise, grid_as_pairwise, pixels_as_likelihoods
-from ..strategies import F64, ask, backends, certain, close, evidences, randomise, seeds
+from ..strategies import F64, ask, backends, clamped, close, evidences, randomise, seeds
 
 SETTINGS = ((1.0, 0.0), (0.6, 0.3), (2.0, 0.0), (0.0, 0.0), (0.0, 0.2))  # temperature, damping
 settings_of = st.sampled_from(SETTINGS)
@@ -24,14 +24,14 @@ def odds(logits: torch.Tensor) -> torch.Tensor:
 def same_bits(model: Any, query: Query) -> None:
     """Beliefs, residuals and messages in every layer, of a binary model and of the same graph as a PairwiseMRF."""
     graph = bits_as_pairwise(model)
-    unsure = ~certain(query)
+    free = ~clamped(query)
     for own, other in zip(model.layers(query), graph.layers(bits_as_likelihoods(query)), strict=True):
-        close(own.marginals.logits[unsure], odds(other.marginals.logits)[unsure])
-        assert torch.equal(own.marginals.logits[~unsure] > 0, odds(other.marginals.logits)[~unsure] > 0)
+        close(own.marginals.logits[free], odds(other.marginals.logits)[free])
+        assert torch.equal(own.marginals.logits[~free] > 0, odds(other.marginals.logits)[~free] > 0)
         close(own.hidden.logits, odds(other.hidden.logits))
         close(own.residual, other.residual)
         assert own.index == other.index
-    close(model(query).logits[unsure], odds(graph(bits_as_likelihoods(query)).logits)[unsure])
+    close(model(query).logits[free], odds(graph(bits_as_likelihoods(query)).logits)[free])
 
 
 @given(st.integers(1, 4), st.integers(1, 3), settings_of, seeds, evidences)
@@ -73,8 +73,8 @@ def test_dbm_is_the_rbm_of_its_layers_side_by_side(V: int, H1: int, H2: int, how
         rbm.c_v.copy_(torch.cat([dbm.c_v, dbm.c_h2]))
         rbm.c_h.copy_(dbm.c_h1)
     query = ask(dbm, seed, evidence)
-    unseen = torch.zeros(len(query), H2)
-    wide = Query(torch.cat([query.values, unseen], 1), torch.cat([query.observed.double(), unseen], 1))
+    unobserved = torch.zeros(len(query), H2)
+    wide = Query(torch.cat([query.values, unobserved], 1), torch.cat([query.observed.double(), unobserved], 1))
     for deep, flat in zip(dbm.layers(query), rbm.layers(wide), strict=True):
         assert torch.equal(deep.marginals.logits, flat.marginals.logits[:, :V])
         assert torch.equal(deep.hidden.logits, torch.cat([flat.hidden.logits, flat.marginals.logits[:, V:]], 1))

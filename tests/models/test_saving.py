@@ -156,19 +156,19 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    refused(tmp_path, "not a whole safetensors file")
+    refused(tmp_path, "not a complete safetensors file")
 
 
 @pytest.mark.parametrize("kept", [0, 4, 20, 100, -1])
 def test_a_truncated_file(saved: Path, kept: int) -> None:
     saved.write_bytes(saved.read_bytes()[:kept])
-    refused(saved, "not a whole safetensors file")
+    refused(saved, "not a complete safetensors file")
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 a zip archive", b"\xff" * 200, b'{"not": "safetensors"}' * 9])
 def test_another_kind_of_file(saved: Path, content: bytes) -> None:
     saved.write_bytes(content)
-    refused(saved, "not a whole safetensors file")
+    refused(saved, "not a complete safetensors file")
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}])

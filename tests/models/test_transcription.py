@@ -11,7 +11,7 @@ from torch import Tensor
 from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
 
 from .. import naive
-from ..strategies import EVIDENCE, F64, KINDS, answer, ask, build, certain, close, evidences, graphs, randomise, seeds, ways
+from ..strategies import EVIDENCE, F64, KINDS, answer, ask, build, clamped, close, evidences, graphs, randomise, seeds, ways
 
 LAYERS = (0, 1, 2, 5)
 SETTINGS = ((1.0, 0.0), (0.6, 0.0), (1.7, 0.3), (1.0, 0.4), (0.0, 0.0), (0.0, 0.25))  # temperature, damping
@@ -22,8 +22,8 @@ def transcription(model: Any, query: Query, n: int) -> tuple[Tensor, Tensor]:
     if isinstance(model, RBM | DBM):
         loops = naive.rbm if isinstance(model, RBM) else naive.dbm
         visible, hidden = loops(model, query, n, model.damping)
-        sure = certain(query)  # a bit that is known for sure shows ±1000, whatever else is heard of it
-        return torch.where(sure, visible.sign() * 1000, visible), hidden
+        # A clamped bit shows ±1000, whatever messages it receives.
+        return torch.where(clamped(query), visible.sign() * 1000, visible), hidden
     if isinstance(model, GaussianRBM):
         mean, variance, hidden = naive.gaussian_rbm(model, query, n, model.damping, model.schedule)
         return torch.stack([mean, variance]), hidden
@@ -83,7 +83,7 @@ def test_pairwise_on_random_graphs(graph: Any, seed: int, evidence: str) -> None
 
 @given(seeds)
 def test_pairwise_with_likelihoods_for_values(seed: int) -> None:
-    """Likelihoods of any size, seen for certain or softly, impossible states and unseen NaN among them."""
+    """Likelihoods of any size and weight, impossible states and unobserved NaN among them."""
     model = build("PairwiseMRF", seed, temperature=0.7)
     generator = torch.Generator().manual_seed(seed)
     values = torch.rand(2, 3, 4, generator=generator, dtype=F64) * 10.0 ** torch.randint(-3, 4, (2, 3, 1), generator=generator)

@@ -11,7 +11,7 @@ from torch import Tensor
 from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
 
 from .. import oracle as exact
-from ..strategies import F64, answer, ask, bipartite_trees, certain, close, evidences, normal, randomise, seeds, trees, ways
+from ..strategies import F64, answer, ask, bipartite_trees, clamped, close, evidences, normal, randomise, seeds, trees, ways
 
 POTENTIALS = ("vertical", "horizontal", "diagonal", "antidiagonal")
 
@@ -22,7 +22,7 @@ def is_exact(model: Any, query: Any, n_layers: int) -> None:
     for way, result in ways(model, query, n_layers).items():
         if isinstance(model, RBM | DBM):
             close(result.sigmoid(), expected.probs)
-            assert torch.equal(result[certain(query)], answer(expected)[certain(query)]), way
+            assert torch.equal(result[clamped(query)], answer(expected)[clamped(query)]), way
         elif isinstance(model, GaussianRBM):
             close(result, answer(expected))
         else:
@@ -136,7 +136,7 @@ def test_pairwise_max_product_on_random_trees(tree: Any, seed: int, evidence: st
     visible = [i for i in range(len(tree["n_states"])) if i not in tree["hidden"]]
     expected = log_max_marginals(model, query, visible)
     result = from_the_top(marginals.logits)
-    possible = expected > -900  # a state that is ruled out shows as −1000, give or take what else is heard of it
+    possible = expected > -900  # a state that is ruled out shows as −1000, give or take the messages it receives
     close(result[possible], expected[possible])
     assert bool((result[~possible] < -900).all())
     best = exact.most_probable(model, query)
@@ -152,8 +152,8 @@ def test_rbm_max_product_on_random_trees(mask: Tensor, seed: int, evidence: str)
     model.W.data.mul_(mask)
     query = ask(model, seed, evidence)
     expected = log_max_marginals(model, query, list(range(V)))
-    unsure = ~certain(query)
-    close(model(query, H + V).logits[unsure], (expected[..., 1] - expected[..., 0])[unsure])
+    free = ~clamped(query)
+    close(model(query, H + V).logits[free], (expected[..., 1] - expected[..., 0])[free])
     best = exact.most_probable(model, query)
     assert torch.equal((model(query, H + V).logits > 0).long(), best.visible)
     *_, last = model.layers(query, H + V)

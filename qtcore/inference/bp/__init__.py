@@ -52,7 +52,7 @@ class BP(Engine):
         temperature: 1 is sum-product, 0 is max-product; for models of discrete variables.
         schedule: "flooding" (all messages at once) or "sequential" (to the hidden units, then back: GaussianRBM).
         until: stop when no message changes by more than this.
-        at_most: the largest number of layers, if `until` is given.
+        at_most: the largest number of layers, if `until` is given; `model(query, n)` sets it to n.
         torch_compile: compile the layers with torch.compile on devices without native kernels (a GPU).
 
     Example:
@@ -86,7 +86,8 @@ class BP(Engine):
             raise InputError("at_most goes with until; give n_layers for a fixed number of layers.")
 
     def at(self, n: int | None) -> "BP":
-        return self if n is None else replace(self, n_layers=n, until=None, at_most=None)
+        """The same engine with n layers, or with at most n if it stops by itself; None leaves the number as it is."""
+        return self if n is None else replace(self, n_layers=n, at_most=None if self.until is None else n)
 
     def steps(self, model: Answerable) -> int:
         if self.until is not None and self.at_most is not None:
@@ -110,6 +111,8 @@ class BP(Engine):
             known = " or ".join(repr(name) for name in kind.schedules)
             raise InputError(f"schedule must be {known} for a {type(model).__name__}, not {schedule!r}.")
         T, sums = self._unit(model)
+        if T is None and kind.has_unit:
+            T = torch.ones(())  # no temperature is T = 1
         damping = next(d for d in (self.damping, own.damping, 0.0) if d is not None)
         choices = Choices(T, sums, damping, schedule, self.torch_compile or own.torch_compile, type(model).__name__)
         return kind(potentials, model.evidence(query), choices)
@@ -157,6 +160,8 @@ class BP(Engine):
         return self.passing(model, query).after(self.steps(model))
 
     def run_depths(self, model: Answerable, query: Query, depths: Sequence[int]) -> list[Distribution]:
+        if self.until is not None:
+            return super().run_depths(model, query, depths)
         model.check(query)
         passing = self.passing(model, query)
         return [passing.after(depths[0])] if len(depths) == 1 else passing.after_each(depths)

@@ -1,7 +1,7 @@
 """Belief propagation between binary variables, messages as logits (supplement, "Restricted Boltzmann machine").
 
 A pairwise factor scores 0 for agreement and −w for disagreement. All functions here run at temperature 1 or at
-temperature 0; any other T is a change of units (see `RBM`): f_w(x; T) = T·f_{w/T}(x/T; 1).
+temperature 0; any other T is a change of units (see `BP._unit`): f_w(x; T) = T·f_{w/T}(x/T; 1).
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from qtcore import kernels
 from qtcore.evidence import HARD_LOGIT, BinaryEvidence
 from qtcore.inference.bp.compact import compact
 from qtcore.inference.bp.passing import Choices, Passing, damp
-from qtcore.inference.bp.torch_compile import compiled
+from qtcore.inference.bp.torch_compile import with_torch_compile
 from qtcore.potentials import BinaryPotentials
 
 
@@ -141,7 +141,7 @@ def visible_beliefs(
     weights = places.columns(W)
     message = torch.zeros_like(weights)
     belief = bias if n_layers % 2 == 0 else c_h.expand_as(hidden_bias)
-    half = compiled(half_layer) if torch_compile else half_layer
+    half = with_torch_compile(half_layer) if torch_compile else half_layer
     for left in range(n_layers, 0, -1):  # with an odd number of layers left, send to the visible variables
         message, belief = half(message, belief, weights, *((bias, 1) if left % 2 else (hidden_bias, 2)))
     return places.put(unary, belief)

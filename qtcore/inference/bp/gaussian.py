@@ -21,7 +21,7 @@ from qtcore import kernels
 from qtcore.evidence import EPSILON, GaussianEvidence
 from qtcore.inference.bp.compact import Compact, compact
 from qtcore.inference.bp.passing import Choices, Passing, check_finite, damp
-from qtcore.inference.bp.torch_compile import compiled
+from qtcore.inference.bp.torch_compile import with_torch_compile
 from qtcore.inference.engine import Layer
 from qtcore.potentials import GaussianPotentials
 
@@ -124,7 +124,7 @@ def visible_beliefs(
         part = GaussianEvidence(linear, precision, torch.zeros_like(linear, dtype=torch.bool))
         weights = places.columns(W)
         messages = initial(weights, part)
-        one = compiled(layer) if torch_compile else layer
+        one = with_torch_compile(layer) if torch_compile else layer
         for _ in range(n_layers):
             messages, _ = one(messages, weights, hidden_bias, part)
         totals = _totals(messages, part)
@@ -179,6 +179,7 @@ class GaussianPassing(Passing):
     """Messages of a Gaussian RBM."""
 
     schedules = ("sequential", "flooding")
+    has_unit = False
 
     def __init__(self, potentials: GaussianPotentials, evidence: GaussianEvidence, choices: Choices) -> None:
         self.W, self.c, self.evidence, self.choices = potentials.W, potentials.c, evidence, choices

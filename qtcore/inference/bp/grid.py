@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from qtcore import kernels
 from qtcore.inference.bp import categorical
 from qtcore.inference.bp.passing import Choices, Passing, damp
-from qtcore.inference.bp.torch_compile import compiled
+from qtcore.inference.bp.torch_compile import with_torch_compile
 from qtcore.inference.engine import Layer
 from qtcore.potentials import DIRECTIONS, GridPotentials
 
@@ -54,7 +54,7 @@ class GridPassing(Passing):
         return self.state_evidence.new_zeros(len(DIRECTIONS), *self.state_evidence.shape)
 
     def _layer(self, message: Tensor) -> Tensor:
-        one = compiled(one_layer) if self.choices.torch_compile else one_layer
+        one = with_torch_compile(one_layer) if self.choices.torch_compile else one_layer
         new: Tensor = one(message, self.potential, self.state_evidence, self.choices.sums, self.mild, self.choices.damping)
         return new
 

@@ -19,7 +19,7 @@ class Choices:
     """How messages are passed: the options of `BP`, with the model's own where these are None."""
 
     T: Tensor | None
-    """The unit of all potentials and messages; None for a model without a temperature."""
+    """The unit of all potentials and messages; None where `has_unit` is false."""
     sums: bool
     """Sum-product, or max-product (T = 0)."""
     damping: float
@@ -37,6 +37,8 @@ class Passing(ABC):
 
     schedules: ClassVar[tuple[str, ...]] = ("flooding",)
     """The first is the default."""
+    has_unit: ClassVar[bool] = True
+    """Whether it runs in units of a temperature."""
 
     @abstractmethod
     def __init__(self, potentials: Any, evidence: Any, choices: Choices) -> None: ...

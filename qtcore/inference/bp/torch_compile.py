@@ -8,8 +8,8 @@ import torch
 
 
 @functools.cache
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function through torch.compile, or uncompiled from the first time that compiling fails (no compiler, say)."""
+def with_torch_compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function through torch.compile, or as it is from the first time that compiling fails (no compiler, say)."""
     optimised: Callable[..., Any] = torch.compile(function, dynamic=True)
     works = True
 

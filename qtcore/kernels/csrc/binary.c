@@ -16,7 +16,8 @@ typedef struct {
     const integer *count, *index;          /* free variables of each sample [B], and which they are [B, J] */
     const real *odds;                      /* E = exp(W) [V, H], 1 where padded */
     const real *bias;                      /* biases plus soft evidence of the free variables [B, J] */
-    const real *hidden_bias, *start;       /* biases with what the clamped variables say [B, units]; without [units] */
+    const real *hidden_bias, *start;       /* biases, with the messages from the clamped variables
+                                              [B, units]; without [units] */
     real *total;                           /* beliefs after the last layer [B, J] */
     real *states, *beliefs;                /* for the backward pass, or NULL: odds after each layer [B, N, J, H], and
                                               its senders' beliefs [B, N, larger of H and J] */

@@ -56,9 +56,9 @@ static void start_messages(const gaussian_task *t, integer n_free, real *a1, rea
         for (integer h = 0; h < H; h++) a2[j * H + h] = h < t->units ? 1 : 0;
 }
 
-/* Adds what one pixel says to all hidden units to their logits z; returns how many of its cavities were floored. */
-static inline int tell_hidden(integer H, real low, const real *restrict w, real L, real P, const real *restrict m1,
-                              const real *restrict m2, real *restrict z) {
+/* Adds one pixel's messages to all hidden units to their logits z; returns how many of its cavities were floored. */
+static inline int send_to_hidden(integer H, real low, const real *restrict w, real L, real P, const real *restrict m1,
+                                 const real *restrict m2, real *restrict z) {
     int below = 0;
     SIMD for (integer h = 0; h < H; h++) {
         real r = P - m2[h];
@@ -70,9 +70,9 @@ static inline int tell_hidden(integer H, real low, const real *restrict w, real 
 }
 
 /* New messages o1, o2 to one pixel from the old ones m1, m2 (which may be the same); returns their sums. */
-static inline void tell_pixel(integer H, real low, const real *restrict w, const real *restrict p,
-                              const real *restrict q, real L, real P, const real *m1, const real *m2, real *o1,
-                              real *o2, real *sum1, real *sum2) {
+static inline void send_to_pixel(integer H, real low, const real *restrict w, const real *restrict p,
+                                 const real *restrict q, real L, real P, const real *m1, const real *m2, real *o1,
+                                 real *o2, real *sum1, real *sum2) {
     real s1 = 0, s2 = 0;
     SIMD for (integer h = 0; h < H; h++) {
         real r = floor_at(P - m2[h], low);
@@ -106,7 +106,7 @@ EXPORT int gaussian_forward(const gaussian_task *t, integer first, integer last,
         for (integer n = 0; n < N; n++) {
             copy_padded(z, t->hidden_bias + b * t->units, t->units, H);
             for (integer j = 0; j < n_free; j++)
-                floored += tell_hidden(H, low, t->W + index[j] * H, L[j], P[j], a1 + j * H, a2 + j * H, z);
+                floored += send_to_hidden(H, low, t->W + index[j] * H, L[j], P[j], a1 + j * H, a2 + j * H, z);
             sigmoids(H, z, p, q);
             if (t->beliefs) {
                 real *kept = t->totals + (b * N + n) * 2 * J;
@@ -116,7 +116,7 @@ EXPORT int gaussian_forward(const gaussian_task *t, integer first, integer last,
             }
             for (integer j = 0; j < n_free; j++) {
                 real s1, s2, *m1 = a1 + j * H, *m2 = a2 + j * H;
-                tell_pixel(H, low, t->W + index[j] * H, p, q, L[j], P[j], m1, m2, m1, m2, &s1, &s2);
+                send_to_pixel(H, low, t->W + index[j] * H, p, q, L[j], P[j], m1, m2, m1, m2, &s1, &s2);
                 L[j] = g1[j] + s1;
                 P[j] = g2[j] + s2;
             }
@@ -126,28 +126,29 @@ EXPORT int gaussian_forward(const gaussian_task *t, integer first, integer last,
     return 0;
 }
 
-/* One layer of sample b for a trace: from the totals L0, P0 to L, P, and to the hidden units' logits z. `said` are the
-   messages to the hidden units of the layer before; returns the largest change of a message (θ2 is −precision/2). */
+/* One layer of sample b for a trace: from the totals L0, P0 to L, P, and to the hidden units' logits z. `previous`
+   are the messages to the hidden units of the layer before; returns the largest change of a message (θ2 is
+   −precision/2). */
 static real trace_layer(const gaussian_task *t, integer b, const real *L0, const real *P0, real *L, real *P, real *z,
-                        real *a1, real *a2, real *said, real *work) {
+                        real *a1, real *a2, real *previous, real *work) {
     const integer H = t->hidden, J = t->columns, n_free = t->count[b], *index = t->index + b * J;
     const real low = (real)t->min_precision, *g1 = t->linear + b * J, *g2 = t->precision + b * J;
     real *p = work, *q = p + H, *o1 = q + H, *o2 = o1 + H, change = 0;
     copy_padded(z, t->hidden_bias + b * t->units, t->units, H);
     for (integer j = 0; j < n_free; j++) {
         const real *w = t->W + index[j] * H, *m1 = a1 + j * H, *m2 = a2 + j * H;
-        real *before = said + j * H;
+        real *before = previous + j * H;
         for (integer h = 0; h < H; h++) {
-            real fresh = w[h] * (L0[j] - m1[h] + (real)0.5 * w[h]) / floor_at(P0[j] - m2[h], low);
-            z[h] += fresh;
-            change = larger(change, (real)fabs(fresh - before[h]));
-            before[h] = fresh;
+            real new_ = w[h] * (L0[j] - m1[h] + (real)0.5 * w[h]) / floor_at(P0[j] - m2[h], low);
+            z[h] += new_;
+            change = larger(change, (real)fabs(new_ - before[h]));
+            before[h] = new_;
         }
     }
     sigmoids(H, z, p, q);
     for (integer j = 0; j < n_free; j++) {
         real *m1 = a1 + j * H, *m2 = a2 + j * H, s1, s2;
-        tell_pixel(H, low, t->W + index[j] * H, p, q, L0[j], P0[j], m1, m2, o1, o2, &s1, &s2);
+        send_to_pixel(H, low, t->W + index[j] * H, p, q, L0[j], P0[j], m1, m2, o1, o2, &s1, &s2);
         for (integer h = 0; h < t->units; h++)
             change = larger(change, larger((real)fabs(o1[h] - m1[h]), (real)0.5 * (real)fabs(o2[h] - m2[h])));
         memcpy(m1, o1, sizeof(real) * H);
@@ -163,12 +164,13 @@ EXPORT int gaussian_trace(const gaussian_task *t, integer first, integer last, i
     const int fault = check_places(t->count, t->index, t->columns, t->rows, first, last);
     if (fault) return fault;
     const integer H = t->hidden, J = t->columns, N = t->layers;
-    real *a1 = t->scratch + thread * t->scratch_size, *a2 = a1 + J * H, *said = a2 + J * H, *work = said + J * H;
+    real *a1 = t->scratch + thread * t->scratch_size, *a2 = a1 + J * H, *previous = a2 + J * H;
+    real *work = previous + J * H;
     for (integer b = first; b < last; b++) {
         const integer n_free = t->count[b];
         const real *L0 = t->linear + b * J, *P0 = t->precision + b * J;
         start_messages(t, n_free, a1, a2);
-        memset(said, 0, sizeof(real) * n_free * H);
+        memset(previous, 0, sizeof(real) * n_free * H);
         /* the totals before the first layer go where those after it will be: each is read before it is written */
         real *L = t->totals + b * N * 2 * J, *P = L + J;
         for (integer j = 0; j < n_free; j++) {
@@ -178,7 +180,8 @@ EXPORT int gaussian_trace(const gaussian_task *t, integer first, integer last, i
         L0 = L;
         P0 = P;
         for (integer n = 0; n < N; n++, L0 = L, P0 = P, L += 2 * J, P += 2 * J)
-            t->residual[b * N + n] = trace_layer(t, b, L0, P0, L, P, t->beliefs + (b * N + n) * H, a1, a2, said, work);
+            t->residual[b * N + n] =
+                trace_layer(t, b, L0, P0, L, P, t->beliefs + (b * N + n) * H, a1, a2, previous, work);
     }
     return 0;
 }
@@ -192,7 +195,7 @@ static void remake(const gaussian_task *t, integer b, integer n, const real *fro
         real s1, s2;
         const real *m1 = from + j * H, *m2 = m1 + J * H;
         real *o1 = to + j * H, *o2 = o1 + J * H;
-        tell_pixel(H, (real)t->min_precision, t->W + index[j] * H, p, q, L[j], P[j], m1, m2, o1, o2, &s1, &s2);
+        send_to_pixel(H, (real)t->min_precision, t->W + index[j] * H, p, q, L[j], P[j], m1, m2, o1, o2, &s1, &s2);
     }
 }
 

@@ -17,6 +17,7 @@ from qtcore.kernels.ops.shared import (
     copied_rows,
     needs_gradient,
     nothing,
+    operator,
     second_derivative,
     vectors,
     zeros,
@@ -41,7 +42,7 @@ def binary_layers(
     Args:
         W: weights [V, H], none larger in size than `LARGEST_WEIGHT`.
         bias: biases plus soft evidence of the free variables [B, J].
-        hidden_bias: biases of the hidden units plus what the clamped variables say to them [B, H].
+        hidden_bias: biases of the hidden units plus the messages from the clamped variables [B, H].
         start: biases of the hidden units alone [H], their beliefs before the first layer.
         index: which variables are free [B, J]; of each row the first `count` [B] entries are used.
     """
@@ -78,7 +79,7 @@ def _kept_shapes(hidden: int, batch: int, columns: int, n_layers: int) -> tuple[
     return (batch, n_layers, columns, H), (batch, n_layers, torch.sym_max(H, columns))
 
 
-@torch.library.custom_op("qtcore::binary_layers", mutates_args=(), device_types="cpu")
+@operator("qtcore::binary_layers")
 def forward(
     W: Tensor,
     bias: Tensor,
@@ -93,7 +94,7 @@ def forward(
     odds, block = _odds(W)
     total = bias.clone(memory_format=torch.contiguous_format)
     states = beliefs = None
-    if keep:  # of the states, rows of variables that are not free stay as they lie: to clear them would cost a layer
+    if keep:  # of the states, rows beyond the free variables are left uninitialised: clearing them costs as much as a layer
         shapes = _kept_shapes(H, batch, columns, n_layers)
         states, beliefs = buffers.lend(shapes[0], W.dtype), zeros(shapes[1], W.dtype)
     task = BinaryTask(vectors(H), H, V, columns, n_layers, block)
@@ -115,7 +116,7 @@ def forward(
     return (total, nothing(W), nothing(W)) if states is None or beliefs is None else (total, states, beliefs)
 
 
-@forward.register_fake
+@torch.library.register_fake(forward)
 def _(
     W: Tensor,
     bias: Tensor,
@@ -131,7 +132,7 @@ def _(
     return torch.empty_like(bias, memory_format=torch.contiguous_format), *(W.new_empty(shape) for shape in shapes)
 
 
-@torch.library.custom_op("qtcore::binary_layers_backward", mutates_args=(), device_types="cpu")
+@operator("qtcore::binary_layers_backward")
 def backward(
     W: Tensor,
     bias: Tensor,
@@ -171,7 +172,7 @@ def backward(
     return d_W[..., :H].sum(0), d_bias, d_hidden_bias, d_start.sum(0)
 
 
-@backward.register_fake
+@torch.library.register_fake(backward)
 def _(W: Tensor, bias: Tensor, hidden_bias: Tensor, start: Tensor, *_: Any) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (W, bias, hidden_bias, start))
 
@@ -192,7 +193,7 @@ def _first(ctx: Any, d_total: Tensor | None, *_: None) -> tuple[Tensor | None, .
     return *backward(*tensors, ctx.n_layers, states, beliefs, d_total), *(None,) * 4
 
 
-forward.register_autograd(_first, setup_context=_remember)
+torch.library.register_autograd(forward, _first, setup_context=_remember)
 
 
 def _remember_first(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -207,4 +208,4 @@ def _second(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
     return *d_inputs, *(None,) * 5, d_cotangent
 
 
-backward.register_autograd(_second, setup_context=_remember_first)
+torch.library.register_autograd(backward, _second, setup_context=_remember_first)

@@ -16,6 +16,7 @@ from qtcore.kernels.ops.shared import (
     check_reals,
     needs_gradient,
     nothing,
+    operator,
     rows,
     second_derivative,
     vectors,
@@ -92,7 +93,7 @@ def _kept_shapes(hidden: int, batch: int, columns: int, n_layers: int) -> tuple[
     return (batch, n_layers, vectors(hidden)), (batch, n_layers, 2, columns)
 
 
-@torch.library.custom_op("qtcore::gaussian_layers", mutates_args=(), device_types="cpu")
+@operator("qtcore::gaussian_layers")
 def forward(
     W: Tensor,
     hidden_bias: Tensor,
@@ -130,7 +131,7 @@ def forward(
     return totals[0], totals[1], floored, beliefs, before
 
 
-@forward.register_fake
+@torch.library.register_fake(forward)
 def _(
     W: Tensor,
     hidden_bias: Tensor,
@@ -148,7 +149,7 @@ def _(
     return *totals, torch.empty_like(count), *(W.new_empty(shape) for shape in shapes)
 
 
-@torch.library.custom_op("qtcore::gaussian_layers_backward", mutates_args=(), device_types="cpu")
+@operator("qtcore::gaussian_layers_backward")
 def backward(
     W: Tensor,
     hidden_bias: Tensor,
@@ -190,13 +191,13 @@ def backward(
     return d_W[..., :H].sum(0), d_bias, of_linear, of_precision
 
 
-@backward.register_fake
+@torch.library.register_fake(backward)
 def _(W: Tensor, hidden_bias: Tensor, linear: Tensor, precision: Tensor, *_: Any) -> tuple[Tensor, ...]:
     inputs = (W, hidden_bias, linear, precision)
     return tuple(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in inputs)
 
 
-@torch.library.custom_op("qtcore::gaussian_trace", mutates_args=(), device_types="cpu")
+@operator("qtcore::gaussian_trace")
 def trace(
     W: Tensor,
     hidden_bias: Tensor,
@@ -229,7 +230,7 @@ def trace(
     return totals, beliefs[..., :H].clone(memory_format=torch.contiguous_format), residual
 
 
-@trace.register_fake
+@torch.library.register_fake(trace)
 def _(
     W: Tensor,
     hidden_bias: Tensor,
@@ -264,7 +265,7 @@ def _first(ctx: Any, d_linear: Tensor | None, d_precision: Tensor | None, *_: No
     return *backward(*tensors, *settings, beliefs, totals, *given), *(None,) * 5
 
 
-forward.register_autograd(_first, setup_context=_remember)
+torch.library.register_autograd(forward, _first, setup_context=_remember)
 
 
 def _remember_first(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -280,4 +281,4 @@ def _second(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
     return *d_inputs, *(None,) * 6, of_linear, of_precision
 
 
-backward.register_autograd(_second, setup_context=_remember_first)
+torch.library.register_autograd(backward, _second, setup_context=_remember_first)

@@ -16,6 +16,7 @@ from qtcore.kernels.ops.shared import (
     check_reals,
     needs_gradient,
     nothing,
+    operator,
     rows,
     second_derivative,
     vectors,
@@ -39,7 +40,7 @@ def grid_layers(
     Args:
         table: exp(log-potential) by direction [8, S, S] with a largest entry of about 1 and none below `SMALLEST_FACTOR`.
         evidence: of the three labels [B, height, width, 3], above 0, the largest of each pixel about 1.
-        own: what of it enters the beliefs (1 where none shall), above 0.
+        own: what of it enters the beliefs (1 to leave it out), above 0.
         clones: how many states each of the three labels has; their sum is S.
         damping: weight of the old log-message in the new one.
 
@@ -60,9 +61,10 @@ def grid_depths(
 def grid_trace(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """All layers for display: log-beliefs of the labels [B, N, height, width, 3] as above, each state's share of its label's
-    belief [B, N, height, width, S], and the largest change of a message in log-odds [B, N]."""
-    return trace(table, evidence, own, list(clones), n_layers, float(damping), rounds(table.dtype))
+    """All layers for display, without gradients: log-beliefs of the labels [B, N, height, width, 3] as above, each state's
+    share of its label's belief [B, N, height, width, S], and the largest change of a message in log-odds [B, N]."""
+    inputs = (tensor.detach() for tensor in (table, evidence, own))
+    return trace(*inputs, list(clones), n_layers, float(damping), rounds(table.dtype))
 
 
 def _check_depths(depths: Sequence[int]) -> None:
@@ -99,8 +101,8 @@ def _check_values(table: Tensor, evidence: Tensor, own: Tensor) -> float:
             f"the table's entries must lie within a factor of {SMALLEST_FACTOR:g}, not between {low:g} and {high:g}."
         )
     for name, tensor in (("evidence", evidence), ("own", own)):
-        if tensor.numel() and not float(tensor.amin()) > 0:
-            raise InputError(f"{name} must be above 0 everywhere.")
+        if tensor.numel() and not all(0 < float(x) < float("inf") for x in tensor.aminmax()):
+            raise InputError(f"{name} must be above 0 and finite everywhere.")
     return low
 
 
@@ -135,7 +137,7 @@ def _small(least: float) -> float:
     return min(1.0, max(1e-25, 1e-30 / least))
 
 
-@torch.library.custom_op("qtcore::grid_layers", mutates_args=(), device_types="cpu")
+@operator("qtcore::grid_layers")
 def forward(
     table: Tensor,
     evidence: Tensor,
@@ -174,7 +176,7 @@ def forward(
     return (labels, messages, scale) if keep else (labels, nothing(table), nothing(table))
 
 
-@forward.register_fake
+@torch.library.register_fake(forward)
 def _(
     table: Tensor,
     evidence: Tensor,
@@ -193,7 +195,7 @@ def _(
     return labels, *(table.new_empty(shape) for shape in shapes)
 
 
-@torch.library.custom_op("qtcore::grid_trace", mutates_args=(), device_types="cpu")
+@operator("qtcore::grid_trace")
 def trace(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float, rounded: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -225,7 +227,7 @@ def trace(
     return labels, shares[..., : sum(clones)].clone(memory_format=torch.contiguous_format), residual
 
 
-@trace.register_fake
+@torch.library.register_fake(trace)
 def _(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float, rounded: bool
 ) -> tuple[Tensor, ...]:
@@ -236,7 +238,7 @@ def _(
     return table.new_empty(*shape, 3), table.new_empty(*shape, sum(clones)), table.new_empty(batch, n_layers)
 
 
-@torch.library.custom_op("qtcore::grid_layers_backward", mutates_args=(), device_types="cpu")
+@operator("qtcore::grid_layers_backward")
 def backward(
     table: Tensor,
     evidence: Tensor,
@@ -279,7 +281,7 @@ def backward(
     return of_table, d_evidence.div_(evidence), (d_labels.sum(1) / own).contiguous()  # the kernel's is that of log-evidence
 
 
-@backward.register_fake
+@torch.library.register_fake(backward)
 def _(table: Tensor, evidence: Tensor, own: Tensor, *_: Any) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (table, evidence, own))
 
@@ -301,7 +303,7 @@ def _first(ctx: Any, d_labels: Tensor | None, *_: None) -> tuple[Tensor | None, 
     return *backward(*tensors, *settings, messages, scale, d_labels), *(None,) * 5
 
 
-forward.register_autograd(_first, setup_context=_remember)
+torch.library.register_autograd(forward, _first, setup_context=_remember)
 
 
 def _remember_first(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -316,4 +318,4 @@ def _second(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
     return *d_inputs, *(None,) * 6, d_cotangent
 
 
-backward.register_autograd(_second, setup_context=_remember_first)
+torch.library.register_autograd(backward, _second, setup_context=_remember_first)

@@ -5,11 +5,14 @@ public functions return the results alone. The backward operators have a derivat
 """
 
 import ctypes
+import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from qtcore.errors import InputError
 from qtcore.kernels import buffers, build
@@ -23,6 +26,32 @@ FAULTS = {
     2: "index must name rows of W, but one of its used entries lies outside.",
 }
 """What a kernel returns, as in csrc/common.h."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Operators
+
+
+def operator(name: str) -> Callable[[Callable[..., Any]], OpOverload]:
+    """Make a function on tensors of the CPU an operator of torch.
+
+    As torch.library.custom_op does, which would import torch's whole compiler at the first call: two seconds.
+    """
+
+    def define(function: Callable[..., Any]) -> OpOverload:
+        opaque = functools.cache(lambda: torch.compiler.disable(function))
+
+        def call(*arguments: Any) -> Any:
+            return (opaque() if "torch._dynamo" in sys.modules else function)(*arguments)  # the compiler must not look in
+
+        schema = torch.library.infer_schema(function, mutates_args=())
+        torch.library.define(name, schema, tags=torch.Tag.pt2_compliant_tag)
+        torch.library.impl(name, "cpu", call)
+        namespace, _, own = name.partition("::")
+        overload: OpOverload = getattr(getattr(torch.ops, namespace), own).default
+        return overload
+
+    return define
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -87,7 +116,7 @@ def rows(tensor: Tensor, lanes: int = LANES) -> Tensor:
 
 
 def copied_rows(tensor: Tensor, lanes: int = LANES) -> Tensor:
-    """The same, and certainly a copy."""
+    """Like `rows`, but always a copy."""
     width = tensor.shape[-1]
     padding = -width % lanes
     padded = buffers.lend((*tensor.shape[:-1], width + padding), tensor.dtype)

@@ -116,7 +116,7 @@ def test_evidence_by_hand() -> None:
     close(result.soft, torch.tensor([[0, 0, 0, math.log(4), math.log(3 / 7), 0]], dtype=F64), 1e-12)
 
 
-def test_a_certain_bit_is_shown_as_1000_and_sends_its_whole_weight() -> None:
+def test_a_clamped_bit_is_shown_as_1000_and_sends_its_whole_weight() -> None:
     """A clip at ±1000 would let a weight of 5000 through only in part."""
     W, zero = torch.tensor([[5000.0, -7000.0]]), torch.zeros(2)
     given = evidence.binary(torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.ones(2, 2))
@@ -158,7 +158,7 @@ def test_gradient_of_the_evidence() -> None:
 @pytest.mark.parametrize("p_hard", [0.0, 0.4, 1.0])
 @given(seed=seeds, n=st.integers(0, 6))
 def test_the_short_cut_leaves_out_nothing_that_counts(backend: str, p_hard: float, seed: int, n: int) -> None:
-    """Certain variables and every second direction are left out; the beliefs are those of all messages."""
+    """Clamped variables and every second direction are left out; the beliefs are those of all messages."""
     W, c_v, c_h, given = problem(seed, p_hard=p_hard)
     messages = binary.initial(2, W)
     for _ in range(n):

@@ -1,4 +1,4 @@
-"""Messages between pixels and hidden units: moments, floors, evidence, and the short cut past certain pixels."""
+"""Messages between pixels and hidden units: moments, floors, evidence, and the short cut past clamped pixels."""
 
 import itertools
 import math
@@ -19,10 +19,10 @@ from ... import naive
 from ...strategies import F64, backends, close, normal, rng, seeds
 
 
-def problem(seed: int, batch: int = 2, V: int = 4, H: int = 3, p_certain: float = 0.3, scale: float = 0.6) -> tuple[Any, ...]:
+def problem(seed: int, batch: int = 2, V: int = 4, H: int = 3, p_clamped: float = 0.3, scale: float = 0.6) -> tuple[Any, ...]:
     W, c = normal(seed, H, V, scale=scale).requires_grad_(), normal(seed + 1, H).requires_grad_()
     weight = torch.rand(batch, V, generator=rng(seed), dtype=F64)
-    weight = torch.where(torch.rand(batch, V, generator=rng(seed + 2)) < p_certain, 1.0, weight)
+    weight = torch.where(torch.rand(batch, V, generator=rng(seed + 2)) < p_clamped, 1.0, weight)
     b, sigma = normal(seed + 4, V), torch.tensor(0.8, dtype=F64)
     return W, c, evidence.gaussian(normal(seed + 3, batch, V), weight, b, sigma)
 
@@ -37,7 +37,7 @@ def test_soft_evidence_is_a_power_of_the_prior_times_a_reading(w: float, v: floa
 
 
 def test_evidence_by_hand() -> None:
-    """N(v, ε) when seen for certain, the prior N(b, σ²) when unseen, whatever stands there."""
+    """N(v, ε) when clamped, the prior N(b, σ²) when unobserved, whatever stands there."""
     values, weight = torch.tensor([[2.0, math.nan]], dtype=F64), torch.tensor([[1.0, 0.0]], dtype=F64)
     result = evidence.gaussian(values, weight, torch.tensor([5.0, 0.7], dtype=F64), torch.tensor(2.0, dtype=F64))
     mean, deviation = gaussian.moments(result.linear, result.precision)
@@ -55,13 +55,13 @@ def test_one_message_each_way_is_the_supplements(seed: int, sequential: bool) ->
     W, bias = torch.tensor([[w]], dtype=F64), torch.tensor([c], dtype=F64)
     result, floored = gaussian.layer(before, W, bias, given, sequential=sequential)
     assert float(result.to_hidden) == pytest.approx(naive.f_gaussian(w, theta, -r / 2), rel=1e-9)
-    theta1, theta2 = naive.g_gaussian(w, c, theta, -r / 2)  # the only pixel hears the hidden unit's bias alone
+    theta1, theta2 = naive.g_gaussian(w, c, theta, -r / 2)  # the only pixel receives the hidden unit's bias alone
     assert float(result.linear) == pytest.approx(theta1, rel=1e-6, abs=1e-9)
     assert float(result.precision) == pytest.approx(-2 * theta2, rel=1e-6, abs=1e-9)
     assert int(floored) == 0
 
 
-def test_messages_start_at_the_papers_values_and_certain_pixels_hear_nothing() -> None:
+def test_messages_start_at_the_papers_values_and_clamped_pixels_receive_nothing() -> None:
     W, c, given = problem(0)
     start = gaussian.initial(W, given)
     assert not start.to_hidden.any()
@@ -70,16 +70,16 @@ def test_messages_start_at_the_papers_values_and_certain_pixels_hear_nothing() -
     messages = start
     for _ in range(3):
         messages, _ = gaussian.layer(messages, W, c, given)
-    heard = given.clamped[:, None, :].expand(2, 3, 4)
-    assert heard.any()
-    assert not messages.linear[heard].any()
-    assert not messages.precision[heard].any()
+    clamped = given.clamped[:, None, :].expand(2, 3, 4)
+    assert clamped.any()
+    assert not messages.linear[clamped].any()
+    assert not messages.precision[clamped].any()
 
 
 @given(seeds)
 def test_floored_precisions_are_counted(seed: int) -> None:
     """Hidden units take precision from a pixel, and with large weights more than it has."""
-    W, c, given = problem(seed, p_certain=0.0)
+    W, c, given = problem(seed, p_clamped=0.0)
     taken = -3 * torch.rand(2, 3, 4, generator=rng(seed), dtype=F64)
     zeros = torch.zeros(2, 3, 4, dtype=F64)
     messages, floored = gaussian.layer(gaussian.Messages(zeros, zeros, taken), W, c, given)
@@ -111,13 +111,13 @@ def test_gradient_of_a_layer(sequential: bool, damping: float) -> None:
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
-@pytest.mark.parametrize("p_certain", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("p_clamped", [0.0, 0.5, 1.0])
 @given(seed=seeds, n=st.integers(1, 5), scale=st.sampled_from([0.5, 4.0]))
 def test_the_short_cut_leaves_out_nothing_that_counts(
-    backend: str, p_certain: float, seed: int, n: int, scale: float
+    backend: str, p_clamped: float, seed: int, n: int, scale: float
 ) -> None:
-    """Certain pixels become a bias of the hidden units; floors or not, the beliefs are those of all messages."""
-    W, c, given = problem(seed, p_certain=p_certain, scale=scale)
+    """Clamped pixels become a bias of the hidden units; floors or not, the beliefs are those of all messages."""
+    W, c, given = problem(seed, p_clamped=p_clamped, scale=scale)
     messages = gaussian.initial(W, given)
     for _ in range(n):
         messages, _ = gaussian.layer(messages, W, c, given)
@@ -146,7 +146,7 @@ def test_gradients_stop_at_floored_precisions_in_the_native_kernel_too() -> None
     that leave the hidden units undecided: only then does anything flow back through such a cavity."""
     floored_in_all = 0
     for seed, size in itertools.product(range(6), (0.7, 0.8, 1.0)):
-        W, c, _ = problem(seed, H=10, p_certain=0.0, scale=size)
+        W, c, _ = problem(seed, H=10, p_clamped=0.0, scale=size)
         weight = torch.zeros(2, 4, dtype=F64)
         given = evidence.gaussian(weight, weight, normal(seed, 4), torch.tensor(1.0, dtype=F64))
         messages = gaussian.initial(W, given)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from qtcore import kernels
-from qtcore.inference.bp.torch_compile import compiled
+from qtcore.inference.bp.torch_compile import with_torch_compile
 
 from ...strategies import ask, build, close
 
@@ -61,13 +61,13 @@ def test_a_compiler_that_fails_is_asked_once(monkeypatch: pytest.MonkeyPatch) ->
     def double(x: int) -> int:
         return 2 * x
 
-    call = compiled(double)
+    call = with_torch_compile(double)
     assert [call(1), call(2), call(3)] == [2, 4, 6]
     assert len(made[0].calls) == 1
-    assert compiled(double) is call
+    assert with_torch_compile(double) is call
 
 
 def test_an_error_of_the_layer_itself_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", broken(ValueError("shapes differ")))
     with pytest.raises(ValueError, match="shapes differ"):
-        compiled(lambda x: x)(1)
+        with_torch_compile(lambda x: x)(1)
