@@ -112,6 +112,7 @@ class Run:
     query: Query
     encoder: Encoder
     n_layers: int
+    """At most so many: an engine may stop by itself."""
     engine: Engine | None = None
     """Another engine than the model's own."""
 
@@ -132,16 +133,17 @@ class Progress:
 
     @property
     def done(self) -> bool:
-        return self.trace.count > self.run.n_layers
+        return self.trace.count > self.trace.total
 
     def advance(self, seconds: float) -> None:
-        """Compute layers for about this many seconds, at least one."""
+        """Compute layers for about this many seconds, at least one if there is one left."""
         deadline = time.perf_counter() + seconds
         with torch.inference_mode():
             for layer in self._layers:
                 self.trace.add(*self.run.encoder.encode(layer))
                 if self.done or time.perf_counter() >= deadline:
-                    break
+                    return
+        self.trace.total = self.trace.count - 1  # the engine has stopped by itself
 
 
 def _one_thread() -> None:

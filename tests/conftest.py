@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "qtcore", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("check", settings.get_profile("qtcore"), max_examples=5)
+settings.register_profile("check", settings.get_profile("qtcore"), max_examples=2)
 settings.load_profile("qtcore")
 
 torch.set_num_threads(1)

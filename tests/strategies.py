@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
@@ -25,6 +26,15 @@ seeds = st.integers(0, 10**6)
 evidences = st.sampled_from(EVIDENCE)
 kinds = st.sampled_from(KINDS)
 tempered_kinds = st.sampled_from(TEMPERED)
+
+
+QUICK = settings.default.max_examples < 10  # type: ignore[union-attr]
+"""Whether this is `make check`, which draws less."""
+
+
+def examples(count: int) -> settings:
+    """So many examples, or as few as `make check` draws."""
+    return settings(max_examples=min(count, settings.default.max_examples))  # type: ignore[union-attr]
 
 
 def rng(seed: int) -> torch.Generator:

@@ -1,4 +1,5 @@
-"""The types, as `make check` looks at them; here beside the other tests, since it takes one core the better part of a minute."""
+"""The types, as `make check` looks at them; here beside the other tests, since it takes one core the better part of a
+minute."""
 
 import subprocess
 import sys

@@ -357,7 +357,7 @@ def _float64(values: Any) -> Tensor:
     return torch.as_tensor(values).to("cpu", torch.float64)
 
 
-def _log_sum(log: Tensor, axes: Sequence[int]) -> Tensor:
+def _log_sum(log: Tensor, axes: list[int]) -> Tensor:
     """log Σ exp along some axes, with a gradient of 0 where all terms are −∞ (that of logsumexp is NaN there)."""
     if not log.requires_grad:
         return log.logsumexp(axes)

@@ -120,6 +120,7 @@ def fit(
         raise InputError(f"{type(engine).__name__} has no gradients to train with; give another engine, such as qtcore.BP().")
     keeper = None
     if folder is not None:
+        model.saved_engine()  # now rather than when the first model is saved
         keeper = Run(Path(folder), resume, main_process())
         keeper.write_config(config or {"settings": asdict(settings)})
     pairs = _pair(train), None if valid is None else _pair(valid)

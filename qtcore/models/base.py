@@ -25,6 +25,12 @@ FORMAT = "qtcore"
 FORMAT_VERSION = 1
 STATISTICS = "statistics."  # prefix of preprocessing tensors in a file, next to the parameters
 
+ENGINE_OPTIONS = ("n_layers", "damping", "temperature", "schedule", "until", "at_most")
+"""The options of `BP` that a file may hold; torch.compile is up to the machine that loads it."""
+
+MAX_LAYERS = 10**6
+"""The largest number of layers in a file: a damaged one should not keep anybody waiting for hours."""
+
 MIN_LEARNED_TEMPERATURE = 1e-3
 """A learned temperature is kept at or above this: at 0 its gradient would no longer exist."""
 
@@ -195,8 +201,23 @@ class Model(nn.Module):
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.config().items())
 
+    def saved_engine(self) -> dict[str, Any] | None:
+        """The options of the model's own engine as a file holds them, None if `config` says it all; raise an InputError for
+        an engine that a file cannot hold."""
+        if type(self.engine) is not BP:
+            raise InputError(f"a file cannot hold the engine {self.engine}; set model.engine = qtcore.BP(…) first.")
+        if self.n_layers > MAX_LAYERS:
+            raise InputError(f"a file can hold at most {MAX_LAYERS} layers, not {self.n_layers}.")
+        with torch.device("meta"):
+            default = type(self)(**self.config()).engine
+        if replace(self.engine, torch_compile=False) == default:
+            return None
+        options = {name: getattr(self.engine, name) for name in ENGINE_OPTIONS}
+        return {name: value for name, value in options.items() if value is not None}
+
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write parameters, configuration and preprocessing statistics as one safetensors file."""
+        """Write parameters, configuration, engine and preprocessing statistics as one safetensors file."""
+        engine = self.saved_engine()
         tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in self.state_dict().items()}
         tensors |= {
             STATISTICS + name: torch.as_tensor(value).cpu().contiguous().clone() for name, value in self.statistics.items()
@@ -205,6 +226,7 @@ class Model(nn.Module):
         if self.image_shape is not None:
             record["image_shape"] = list(self.image_shape)
         about = {"version": FORMAT_VERSION, "model": type(self).__name__, "config": self.config(), "notes": record}
+        about |= {} if engine is None else {"engine": engine}
         metadata = {FORMAT: json.dumps(about)}  # one key, so that the same model always gives the same bytes
         try:  # through a temporary file of our own: save_file would leave one behind when killed
             write_atomically(path, save(tensors, metadata))

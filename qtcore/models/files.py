@@ -9,7 +9,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from qtcore.errors import ModelFileError, UnknownNameError, nearest
-from qtcore.models.base import FORMAT, FORMAT_VERSION, STATISTICS, Model
+from qtcore.inference import BP
+from qtcore.inference.bp import SCHEDULES
+from qtcore.models.base import ENGINE_OPTIONS, FORMAT, FORMAT_VERSION, MAX_LAYERS, STATISTICS, Model
 from qtcore.models.provenance import Provenance
 
 
@@ -82,7 +84,11 @@ def _read(path: Path, device: "torch.device | str") -> Model:
             image_shape = _image_shape(record.pop("image_shape", None))
             provenance = Provenance.from_dict(record)
             with torch.device("meta"):  # shapes only, so that a small file cannot cause a huge allocation
-                expected = {key: tuple(tensor.shape) for key, tensor in kind(**config).state_dict().items()}
+                empty = kind(**config)
+            empty.engine = _engine(about.get("engine")) or empty.engine
+            if empty.n_layers > MAX_LAYERS:
+                raise ValueError(f"it has {empty.n_layers} layers, more than {MAX_LAYERS}")
+            expected = {key: tuple(tensor.shape) for key, tensor in empty.state_dict().items()}
         except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, for sizes that overflow
             raise ModelFileError(f"{path} has a configuration that {kind.__name__} does not understand ({error}).") from error
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
@@ -105,10 +111,24 @@ def _read(path: Path, device: "torch.device | str") -> Model:
     model.load_state_dict(tensors, assign=True)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(learned[name])
+    model.engine = empty.engine
     model.statistics = statistics
     model.provenance = provenance
     model.image_shape = image_shape or model.image_shape
     return model
+
+
+def _engine(stored: Any) -> BP | None:
+    """The engine as stored in a file, None if its configuration says it all."""
+    if stored is None:
+        return None
+    for name, value in dict(stored).items():
+        if name not in ENGINE_OPTIONS:
+            raise ValueError(f"its engine has the unknown option {name!r}")
+        known = value in SCHEDULES if name == "schedule" else isinstance(value, int | float) and not isinstance(value, bool)
+        if not known:
+            raise ValueError(f"its engine has the {name} {value!r}")
+    return BP(**stored)
 
 
 def _image_shape(stored: Any) -> tuple[int, int] | None:

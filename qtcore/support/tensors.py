@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -10,8 +11,21 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def has_values(*tensors: Tensor) -> bool:
-    """Whether tensors hold actual numbers (fake and meta tensors have only shapes)."""
-    return not any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors)
+    """Whether tensors hold actual numbers: fake and meta tensors have only shapes, and under torch.vmap one tensor stands for
+    many."""
+    return not any(tensor.is_meta or isinstance(tensor, FakeTensor) or is_batched(tensor) for tensor in tensors)
+
+
+def is_batched(tensor: Tensor) -> bool:
+    """Whether torch.vmap runs over this tensor, also inside other transforms of torch.func."""
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        return False
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
 
 
 def shape_text(tensor: Tensor) -> str:

@@ -1,6 +1,7 @@
 """Runs: the right numbers, the newest first, and no failure that spreads."""
 
 import asyncio
+import dataclasses
 import math
 import threading
 import time
@@ -122,6 +123,28 @@ def test_a_stream_grows_and_ends_complete(monkeypatch: pytest.MonkeyPatch) -> No
     counts = [sum(each["count"] for each in unpack(blob)[0]["runs"]) for blob in blobs]
     assert counts == list(range(1, 15))
     assert blobs[-1] == engine.compute(header, [run, run])
+
+
+@pytest.mark.parametrize("slice_", [0.0, 60.0])
+def test_a_run_that_stops_by_itself_is_complete(slice_: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer layers than it might have had; a stream once waited for the others for ever."""
+    monkeypatch.setattr(engine, "SLICE", slice_)
+    monkeypatch.setattr(engine, "EMIT", 0.0)
+    header, run = gaussian_run()
+    n_layers, until = 300, qtcore.BP(until=1e-3)
+    runs = [dataclasses.replace(run, n_layers=n_layers, engine=each) for each in (until, qtcore.Exact(), None)]
+    with torch.no_grad():
+        stopped = len(list(run.model.layers(run.query, n_layers, until))) - 1
+    assert 1 < stopped < n_layers
+
+    async def collect() -> list[bytes]:
+        return [blob async for blob in engine.stream(header, runs)]
+
+    blobs = asyncio.run(asyncio.wait_for(collect(), 60))
+    described = unpack(blobs[-1])[0]["runs"]
+    assert [each["total"] for each in described] == [stopped, 0, n_layers]
+    assert [each["count"] for each in described] == [stopped + 1, 1, n_layers + 1]
+    assert blobs[-1] == engine.compute(header, runs)
 
 
 class Slow(Model):

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.func import functional_call
 
 import qtcore
 from qtcore import BP, Exact, Gibbs, GridMRF, PairwiseMRF, Query
 from qtcore.errors import InputError, UnknownNameError
 from qtcore.inference.engine import named
+from qtcore.models.base import Model
 
-from ..strategies import EVIDENCE, KINDS, answer, ask, backends, build, close
+from ..strategies import EVIDENCE, KINDS, TEMPERED, answer, ask, backends, build, close, learnable
 
 ENGINES = {"bp": BP(n_layers=4), "exact": Exact(), "gibbs": Gibbs(sweeps=60, burn=5, every=1)}
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -18,6 +21,15 @@ SAMPLED = ("RBM", "DBM", "GaussianRBM")
 """The graphs that can be sampled; the others are refused by name (test_gibbs.py)."""
 PAIRS = [(kind, name) for kind in KINDS for name in ENGINES if name != "gibbs" or kind in SAMPLED]
 every_pair = pytest.mark.parametrize(("kind", "name"), PAIRS)
+
+
+def residual(info: dict[str, Tensor], batch: int) -> Tensor:
+    """What every step has to say."""
+    result = info["residual"]
+    assert result.shape == (batch,)
+    assert result.isfinite().all()
+    assert (result >= 0).all()
+    return result
 
 
 @every_pair
@@ -28,8 +40,9 @@ def test_the_protocol(kind: str, name: str) -> None:
     state: Any = engine.init(model, query)
     for _ in range(engine.steps(model)):
         state, info = engine.step(state)
-        assert isinstance(info, dict)
+        residual(info, len(query))
     by_hand = engine.marginals(state)
+    residual(engine.step(state)[1], len(query))  # also of an engine that needs no steps
     *_, last = engine.layers(model, query)
     *_, traced = model.trace(query, engine=engine)
     own = model(query)
@@ -43,6 +56,22 @@ def test_the_protocol(kind: str, name: str) -> None:
     assert torch.equal(losses != 0, target & (losses != 0))
     assert losses.isfinite().all()
     assert model.loss(query, engine=engine).isfinite()
+
+
+@pytest.mark.parametrize("kind", SAMPLED)
+def test_the_residual_of_an_engine_without_messages_is_the_change_of_its_marginals(kind: str) -> None:
+    model = build(kind, 1, 0.5)
+    query = ask(model, 2, "soft")
+    engine = Gibbs(sweeps=12, burn=3, every=2)
+    state = engine.init(model, query)
+    for sweep in range(12):
+        before = [engine.marginals(state).mean, engine.hidden(state).mean]
+        state, info = engine.step(state)
+        after = [engine.marginals(state).mean, engine.hidden(state).mean]
+        changes = torch.cat([(new - old).abs() for old, new in zip(before, after, strict=True)], 1)
+        close(residual(info, len(query)), changes.amax(1), 1e-12)
+        assert bool((info["residual"] > 0).any()) == (sweep < 3 or sweep % 2 == 1)  # not of a sweep that is not kept
+    assert not residual(Exact().step(Exact().init(model, query))[1], len(query)).any()
 
 
 @every_pair
@@ -96,6 +125,31 @@ def test_until_stops_when_no_message_changes_by_more(kind: str) -> None:
     assert len(list(model.layers(query, engine=BP(until=0.0, at_most=4)))) == 5
 
 
+@every_kind
+def test_a_number_of_layers_bounds_an_engine_that_stops_by_itself(kind: str) -> None:
+    """model(query, n) with `until`: when no message changes by more, after n layers at the latest."""
+    model, until = build(kind, 1, 0.3), BP(until=1e-3, at_most=200)
+    query = ask(model, 2, "soft")
+    with torch.no_grad():
+        *_, stopped = model.layers(query, engine=until)
+        for n in (2, 150):
+            last = min(n, stopped.index)
+            assert max(layer.index for layer in model.layers(query, n, until)) == last
+            assert max(layer.index for layer in model.trace(query, n, until)) == last
+            close(answer(model(query, n, until)), answer(model(query, last)), 1e-12)
+        for ours, n in zip(until.run_depths(model, query, [1, 150]), [1, stopped.index], strict=True):
+            close(answer(ours), answer(model(query, n)), 1e-12)
+        model.engine = until
+        model.n_layers = 150
+        assert model.n_layers == 150
+        close(answer(model(query)), answer(stopped.marginals), 1e-12)
+    assert until.at(3) == BP(n_layers=3, until=1e-3, at_most=3)
+    assert until.at(None) is until
+    assert BP().at(3) == BP(n_layers=3)
+    with pytest.raises(InputError, match="n_layers must be a whole number ≥ 0, not -1"):
+        until.at(-1)
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
@@ -105,6 +159,7 @@ def test_until_stops_when_no_message_changes_by_more(kind: str) -> None:
         ({"damping": 1.0}, r"damping must lie in \[0, 1\), not 1.0"),
         ({"temperature": -1.0}, "the temperature must be ≥ 0, not -1.0"),
         ({"until": -1.0}, "until must be ≥ 0"),
+        ({"until": "soon"}, "until must be ≥ 0, not 'soon'"),
         ({"at_most": 3}, "at_most goes with until"),
     ],
 )
@@ -143,6 +198,82 @@ def test_training_takes_any_engine() -> None:
         qtcore.fit(chain, data, steps=5, batch=20, engine=engine)
         results.append(torch.cat([p.detach().flatten() for p in chain.parameters()]))
     close(results[0], results[1], 1e-9)
+
+
+@every_kind
+@pytest.mark.parametrize("evidence", EVIDENCE)
+def test_exact_marginals_have_gradients(kind: str, evidence: str) -> None:
+    """Also where evidence rules states out."""
+    model = build(kind, 1, 0.5)
+    query = ask(model, 2, evidence)
+    names = list(learnable(model))
+
+    def losses(*tensors: Tensor) -> Tensor:
+        return functional_call(scored, {f"model.{name}": tensor for name, tensor in zip(names, tensors, strict=True)})
+
+    class Scored(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self) -> Tensor:
+            return self.model.loss(query, engine=Exact())
+
+    scored = Scored()
+    assert torch.autograd.gradcheck(losses, [tensor.detach().requires_grad_() for tensor in learnable(model).values()])
+    assert not answer(qtcore.exact.marginals(model, query)).requires_grad
+
+
+def test_training_takes_an_engine_with_gradients() -> None:
+    data = torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]).repeat(20, 1)
+    models = []
+    for engine in (BP(n_layers=20), Exact()):
+        torch.manual_seed(0)
+        chain = PairwiseMRF((2, 2, 2), [(0, 1), (1, 2)], dtype=torch.float64)
+        assert qtcore.fit(chain, data, steps=5, batch=20, engine=engine) is chain
+        models.append(torch.cat([p.detach().flatten() for p in chain.parameters()]))
+    close(models[0], models[1], 1e-9)  # BP is exact on a tree
+    with pytest.raises(InputError, match=r"^Gibbs has no gradients to train with; give another engine, such as qtcore.BP"):
+        qtcore.fit(build("RBM"), torch.ones(8, 4), steps=1, engine=Gibbs(sweeps=50))
+    sampled = build("RBM")
+    sampled.engine = Gibbs(sweeps=50)
+    with pytest.raises(InputError, match="no gradients"):
+        qtcore.fit(sampled, torch.ones(8, 4), steps=1)
+    assert [kind.differentiable for kind in (BP, Exact, Gibbs)] == [True, True, False]
+
+
+class Untempered(Model):
+    """A model of discrete variables without a temperature."""
+
+    def __init__(self, tempered: Any, engine: BP) -> None:
+        super().__init__(engine)
+        self.tempered, self.variables = tempered, tempered.variables
+
+    def graph(self) -> Any:
+        return self.tempered.graph()
+
+    def evidence(self, query: Query, dtype: torch.dtype | None = None) -> Any:
+        return self.tempered.evidence(query, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", TEMPERED)
+def test_a_model_without_a_temperature_runs_at_1(kind: str, dtype: torch.dtype) -> None:
+    tempered = build(kind, 1, dtype=dtype)
+    model = Untempered(tempered, BP(n_layers=5))
+    query = ask(tempered, 2)
+    assert model.temperature() is None
+    for _ in backends():
+        result = answer(model(query))
+        assert result.dtype == dtype
+        close(result, answer(tempered(query)), 1e-12)
+    *_, last = model.layers(query)
+    *_, traced = model.trace(query)
+    for layer in (last, traced):
+        close(answer(layer.marginals), answer(tempered(query)), 1e-5 if dtype == torch.float32 else 1e-9)
+    model.loss(query).backward()
+    with pytest.raises(InputError, match="a Untempered has no temperature"):
+        model(query, engine=BP(temperature=0.5))
 
 
 @pytest.mark.parametrize("evidence", EVIDENCE)

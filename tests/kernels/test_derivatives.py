@@ -11,7 +11,7 @@ from torch.func import functional_call
 from qtcore import kernels
 from qtcore.inference.bp import binary
 
-from ..strategies import F64, ask, build, close, learnable, normal
+from ..strategies import F64, KINDS, TEMPERED, ask, build, close, learnable, normal
 from .support import HAS_KERNEL, Calls
 
 # torch itself still uses torch.jit.script for forward mode.
@@ -117,9 +117,10 @@ def test_the_hessian_of_a_binary_model(kind: str) -> None:
     close(result, result.T)
 
 
-def test_vmap_over_models() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_vmap_over_models(kind: str) -> None:
     """An ensemble: the losses of several sets of parameters, and their gradients."""
-    loss, parameters = problem("RBM")
+    loss, parameters = problem(kind)
     several = {name: torch.stack([tensor, 2 * tensor, -tensor]) for name, tensor in parameters.items()}
     losses, gradients = torch.vmap(loss)(several), torch.vmap(torch.func.grad(loss))(several)
     for k in range(3):
@@ -127,6 +128,25 @@ def test_vmap_over_models() -> None:
         close(losses[k], loss(one))
         for name, tensor in gradient(loss, one).items():
             close(gradients[name][k], tensor)
+
+
+@pytest.mark.parametrize("kind", ["GridMRF", "PairwiseMRF"])
+def test_vmap_over_models_of_which_one_is_steep(kind: str) -> None:
+    """Where matrix products of exponentials would underflow, as for one of these alone."""
+    loss, parameters = problem(kind)
+    several = {name: torch.stack([tensor, 800 * tensor]) for name, tensor in parameters.items()}
+    for k, result in enumerate(torch.vmap(loss)(several)):
+        assert result.isfinite()
+        close(result, loss({name: tensor[k].clone() for name, tensor in several.items()}))
+
+
+@pytest.mark.parametrize("kind", TEMPERED)
+def test_vmap_over_temperatures(kind: str) -> None:
+    loss, parameters = problem(kind)
+    temperatures = torch.tensor([0.5, 1.0, 2.0], dtype=F64)
+    result = torch.vmap(lambda T: loss({**parameters, "model.T": T}))(temperatures)
+    for k, T in enumerate(temperatures):
+        close(result[k], loss({**parameters, "model.T": T}))
 
 
 def test_forward_mode() -> None:

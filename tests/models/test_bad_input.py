@@ -152,7 +152,7 @@ def test_options_of_belief_propagation_on_a_model_with_another_engine(engine: An
     model = build("RBM")
     model.engine = engine
     for change, message in (
-        (lambda: setattr(model, "damping", 0.5), rf"^{type(engine).__name__}\(.*\) has no damping; set model.engine = qtcore.BP"),
+        (lambda: setattr(model, "damping", 0.5), "has no damping; set model.engine = qtcore.BP"),
         (model.compile_layers, "has no layers to compile; set model.engine = qtcore.BP"),
     ):
         with pytest.raises(InputError, match=message) as caught:

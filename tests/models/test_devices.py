@@ -88,8 +88,7 @@ def tensors_of(layer: Layer) -> list[Tensor]:
     return [answer(layer.marginals), answer(layer.hidden), layer.residual, *layer.messages.values(), *layer.info.values()]
 
 
-@pytest.mark.parametrize("soft", [False, True])
-@pytest.mark.parametrize("how", ["argument", "context"])
+@pytest.mark.parametrize(("how", "soft"), [("argument", False), ("context", True)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_inference_stays_on_cuda(kind: str, how: str, soft: bool) -> None:
     for damping, temperature in ((0.0, 1.0), (0.2, 1.0), (0.0, 0.0)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 
 from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
@@ -14,7 +14,7 @@ from qtcore.errors import NotFiniteError
 from qtcore.models.base import Model
 
 from .. import oracle as exact
-from ..strategies import TEMPERED, answer, ask, backends, close, learnable, rng, seeds
+from ..strategies import QUICK, TEMPERED, answer, ask, backends, close, examples, learnable, rng, seeds
 
 F32 = torch.float32
 SIZE = 1000.0
@@ -22,7 +22,7 @@ SIZE = 1000.0
 
 def extreme(kind: str, seed: int, size: float = SIZE, **options: Any) -> Any:
     """A float32 model whose numbers are 0, ±size, or in between."""
-    options = {"n_layers": 50, "dtype": F32} | options
+    options = {"n_layers": 10 if QUICK else 50, "dtype": F32} | options
     model: Any = {
         "RBM": lambda: RBM(5, 4, **options),
         "DBM": lambda: DBM(4, 3, 3, **options),
@@ -64,7 +64,7 @@ def no_nan(model: Model, query: Query) -> None:
 
 @pytest.mark.parametrize("evidence", ["hard", "soft", "mixed", "none"])
 @pytest.mark.parametrize("kind", TEMPERED)
-@settings(max_examples=5)
+@examples(5)
 @given(seed=seeds)
 def test_potentials_of_1000(kind: str, evidence: str, seed: int) -> None:
     model = extreme(kind, seed)
@@ -73,7 +73,7 @@ def test_potentials_of_1000(kind: str, evidence: str, seed: int) -> None:
 
 @pytest.mark.parametrize("size", [18.0, 30.0, 88.0])
 @pytest.mark.parametrize("kind", TEMPERED)
-@settings(max_examples=3)
+@examples(3)
 @given(seed=seeds)
 def test_potentials_where_exponentials_are_about_to_overflow(kind: str, size: float, seed: int) -> None:
     """Inside and just outside of what native kernels and matrix products take."""
@@ -118,7 +118,7 @@ def test_evidence_against_overwhelming_odds() -> None:
 # Right as well, where the answer is known
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(seeds)
 def test_an_rbm_that_is_a_tree_is_right_at_1000(seed: int) -> None:
     """Sums of numbers of 1000 have errors of 1e-4 in float32: the log-odds must agree to about that."""
@@ -141,7 +141,7 @@ def _log_odds(model: RBM, query: Query) -> Tensor:
     return torch.stack([torch.stack([row.log_marginal(j).diff().squeeze() for j in range(5)]) for row in rows])
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(seeds)
 def test_a_chain_of_pixels_is_right_at_1000(seed: int) -> None:
     model = extreme("GridMRF", seed)
@@ -156,14 +156,14 @@ def test_a_chain_of_pixels_is_right_at_1000(seed: int) -> None:
 
 @pytest.mark.parametrize("evidence", ["hard", "soft", "mixed", "none"])
 @pytest.mark.parametrize("schedule", ["sequential", "flooding"])
-@settings(max_examples=5)
+@examples(5)
 @given(seed=seeds)
 def test_gaussian_weights_up_to_10(evidence: str, schedule: str, seed: int) -> None:
     model = extreme("GaussianRBM", seed, 10.0, schedule=schedule)
     no_nan(model, ask(model, seed, evidence, batch=2))
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(seed=seeds)
 def test_gaussian_pixels_of_1000(seed: int) -> None:
     """Readings and priors far out."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import qtcore
-from qtcore import RBM, GaussianRBM, PairwiseMRF
-from qtcore.errors import ModelFileError, UnknownNameError
+from qtcore import BP, RBM, Exact, GaussianRBM, Gibbs, PairwiseMRF
+from qtcore.errors import InputError, ModelFileError, UnknownNameError
 from qtcore.models import base, files
 from qtcore.models.provenance import Provenance
 
@@ -64,6 +65,98 @@ def test_saving_again_gives_the_same_bytes(kind: str, tmp_path: Path) -> None:
     qtcore.load(first).save(second)
     assert first.read_bytes() == second.read_bytes()
     assert sorted(os.listdir(tmp_path)) == ["1.safetensors", "2.safetensors"]
+
+
+ENGINES = [
+    BP(),
+    BP(n_layers=0),
+    BP(n_layers=7, damping=0.25, temperature=0.5),
+    BP(until=1e-4, at_most=20, temperature=0.5),
+    BP(until=0.0, schedule="flooding"),
+    BP(n_layers=3, torch_compile=True),
+]
+
+
+@every_kind
+@pytest.mark.parametrize("engine", ENGINES, ids=str)
+def test_the_engine_is_saved_with_the_model(kind: str, engine: BP, tmp_path: Path) -> None:
+    """It once came back as a fixed number of layers. torch.compile is for the machine that loads it to decide."""
+    if kind == "GaussianRBM":
+        engine = replace(engine, temperature=None)
+    model = build(kind, 3, damping=0.2)
+    model.engine = engine
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    result = qtcore.load(path)
+    assert result.engine == replace(engine, torch_compile=False)
+    assert result.n_layers == model.n_layers
+    model.engine = replace(engine, torch_compile=False)
+    query = ask(model, 4)
+    assert torch.equal(answer(result(query)), answer(model(query)))
+    again = tmp_path / "again.safetensors"
+    result.save(again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+@every_kind
+def test_a_file_without_an_engine_has_that_of_its_configuration(kind: str, tmp_path: Path) -> None:
+    """As all files of older versions, and every model whose engine is the one it was made with."""
+    model = build(kind, 3, n_layers=4, damping=0.2)
+    model.save(tmp_path / "m.safetensors")
+    assert "engine" not in about(tmp_path / "m.safetensors")
+    assert qtcore.load(tmp_path / "m.safetensors").engine == model.engine
+
+
+@pytest.mark.parametrize("engine", [Exact(), Gibbs(sweeps=50), BP(n_layers=base.MAX_LAYERS + 1)], ids=str)
+def test_an_engine_that_a_file_cannot_hold(saved: Path, engine: Any) -> None:
+    """It once came back as no layers at all. The old file stays."""
+    old = saved.read_bytes()
+    model = build("RBM")
+    model.engine = engine
+    message = "at most 1000000 layers" if isinstance(engine, BP) else "cannot hold the engine .*; set model.engine = qtcore.BP"
+    with pytest.raises(InputError, match=message):
+        model.save(saved)
+    with pytest.raises(InputError, match=message):
+        qtcore.fit(model, torch.ones(8, 4), steps=1, folder=saved.parent / "run", engine=BP(n_layers=2))
+    assert saved.read_bytes() == old
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        3,
+        "bp",
+        [1],
+        {"colour": 1},
+        {"torch_compile": True},
+        {"n_layers": -1},
+        {"n_layers": 2.5},
+        {"n_layers": True},
+        {"n_layers": "3"},
+        {"n_layers": None},
+        {"n_layers": 10**12},
+        {"until": 0.1, "at_most": 10**30},
+        {"until": -1},
+        {"until": True},
+        {"until": float("nan")},
+        {"at_most": 3},
+        {"damping": 1.0},
+        {"damping": [0.5]},
+        {"temperature": float("inf")},
+        {"schedule": "random"},
+        {"schedule": ["flooding"]},
+    ],
+    ids=str,
+)
+def test_an_engine_that_makes_no_sense(saved: Path, engine: Any) -> None:
+    rewrite(saved, engine=engine)
+    refused(saved, "configuration that RBM does not understand")
+
+
+def test_a_configuration_of_too_many_layers(saved: Path) -> None:
+    rewrite(saved, config={"n_visible": 4, "n_hidden": 3, "n_layers": 10**12})
+    refused(saved, "it has 1000000000000 layers, more than 1000000")
 
 
 def test_a_model_is_made_of_safetensors_and_json(tmp_path: Path) -> None:

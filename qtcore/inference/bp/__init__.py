@@ -31,6 +31,9 @@ PASSING: dict[type, type[Passing]] = {
     FactorPotentials: FactorPassing,
 }
 
+SCHEDULES = tuple(sorted({schedule for kind in PASSING.values() for schedule in kind.schedules}))
+"""All schedules; a model may have only some of them."""
+
 DEFAULT_LAYERS = 10
 """Number of layers for a model whose own engine is not BP."""
 
@@ -80,7 +83,7 @@ class BP(Engine):
             raise InputError(f"damping must lie in [0, 1), not {damping!r}; 0 means none.")
         if T is not None and (not isinstance(T, int | float) or not 0 <= T < float("inf")):
             raise InputError(f"the temperature must be ≥ 0, not {T!r}; 1 is sum-product, 0 is max-product.")
-        if self.until is not None and not self.until >= 0:
+        if self.until is not None and (not isinstance(self.until, int | float) or not self.until >= 0):
             raise InputError(f"until must be ≥ 0, not {self.until!r}: the largest change of a message at which to stop.")
         if self.at_most is not None and self.until is None:
             raise InputError("at_most goes with until; give n_layers for a fixed number of layers.")

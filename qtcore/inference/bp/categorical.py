@@ -8,7 +8,7 @@ normalised so that their largest entry is 0: beliefs do not depend on such const
 import torch
 from torch import Tensor
 
-from qtcore.support.tensors import has_values
+from qtcore.support.tensors import has_values, is_batched
 
 HARD_LOG = -1000.0
 """The log-evidence reported for a state that is ruled out. The messages use −∞ there."""
@@ -20,6 +20,8 @@ smallest e^−60 ≈ 1e−26, no sum can vanish in float32, and what underflows 
 
 def is_mild(potential: Tensor) -> bool:
     """Whether messages through this log-potential may be computed as matrix products."""
+    if is_batched(potential):  # one of many may not
+        return False
     return extent(potential) <= MATRIX_PRODUCT_RANGE
 
 
