@@ -1,5 +1,5 @@
 # make app    serve the app at http://localhost:5006
-# make check  ruff, mypy, and the tests without those marked slow
+# make check  ruff, mypy (as one of the tests), and the tests without those marked slow
 # make test   ruff, mypy (as one of the tests), all tests and all notebooks
 #
 # All make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
@@ -30,13 +30,12 @@ app: $(STAMP)
 
 check: $(STAMP)
 	$(RUN) -m ruff check .
-	$(RUN) -m mypy
-	$(PYTEST) -m "not slow" --hypothesis-profile check $(ARGS)
+	$(PYTEST) -p no:nbmake --ignore tests/ui --ignore notebooks -m "not slow" --hypothesis-profile check $(ARGS)
 
 test: $(STAMP)
 	$(RUN) -m tests.ui.chromium
 	$(RUN) -m ruff check .
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --nbmake $(ARGS)
 
 venv: $(STAMP)
 

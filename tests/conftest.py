@@ -28,6 +28,7 @@ SLOW_FILES = {"test_memory.py", "test_torch_compile.py"}
 """Slow as a whole, besides those that say so themselves, the browser tests and the notebooks: memory, and torch.compile."""
 
 FIRST = (
+    "test_types.py",
     "ui/test_shell.py",
     "ui/test_faces.py",
     "test_reproduce.py",

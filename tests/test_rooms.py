@@ -83,6 +83,7 @@ def test_the_order_would_notice() -> None:
     assert LEVEL["learn"] > LEVEL["inference"]
 
 
+@pytest.mark.slow
 def test_importing_the_library_loads_no_more_than_it_needs() -> None:
     """torch's compiler takes as long to import as torch itself; scikit-learn is for the digits alone."""
     code = "import sys, qtcore; print(*{'torch._dynamo', 'sklearn', 'matplotlib', 'panel'} & sys.modules.keys())"
@@ -90,6 +91,7 @@ def test_importing_the_library_loads_no_more_than_it_needs() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.slow
 def test_the_first_answers_do_not_import_the_compiler() -> None:
     """Two seconds before the first answer, which an operator of torch.library.custom_op takes."""
     code = """

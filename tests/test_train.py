@@ -16,6 +16,7 @@ import torch
 
 import qtcore
 from qtcore import data, train
+from qtcore.data import glyphs
 from qtcore.learn.run import BEST, CONFIG, LOG, STATE
 from qtcore.paper.experiments import EXPERIMENTS
 
@@ -23,12 +24,20 @@ from .commands import Command, Run, command  # noqa: F401
 from .learn.folders import FILES, assert_same_run, log, state
 
 QUICK = ("--steps", "4", "--batch", "60", "--hidden", "3", "--layers", "2", "--valid-rows", "20", "--device", "cpu")
-load = functools.cache(data.load)
+original = data.load
+
+
+@functools.cache
+def load(name: str) -> data.Dataset:
+    """A dataset, made once for all tests; of glyphs only a few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(glyphs, "N_ROWS", {"train": 200, "valid": 40, "test": 40})
+        return original(name)
 
 
 @pytest.fixture
 def run(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:  # noqa: F811
-    """train(*arguments); a dataset is made once for all tests."""
+    """train(*arguments)."""
     monkeypatch.setattr(data, "load", load)
     return functools.partial(command, train.main)
 
@@ -293,6 +302,7 @@ def _wait_for(path: Path, process: "subprocess.Popen[str]", seconds: float = 180
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_in_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     words = ("rbm/digits", "--hidden", "3", "--layers", "2", "--batch", "50", "--steps", "200", "--validate-every", "20")

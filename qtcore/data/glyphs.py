@@ -30,10 +30,8 @@ def load_glyphs(seed: int = 0) -> Dataset:
     """Glyphs: uint8 grey levels [n, 28, 28], the digits themselves in `truth`."""
     images, truth = {}, {}
     for stream, (split, n) in enumerate(N_ROWS.items()):
-        rng = np.random.default_rng((seed, stream))
-        digits = rng.permutation(np.arange(n) % 10).astype(np.uint8)  # the ten digits equally often
-        images[split] = torch.from_numpy(np.stack([draw_glyph(int(digit), rng) for digit in digits]))
-        truth[split] = torch.from_numpy(digits)
+        drawn, digits = _drawn(seed, stream, n)
+        images[split], truth[split] = torch.from_numpy(drawn.copy()), torch.from_numpy(digits.copy())
     return Dataset(
         name="glyphs",
         kind="image",
@@ -45,6 +43,14 @@ def load_glyphs(seed: int = 0) -> Dataset:
         image_shape=(SIDE, SIDE),
         truth=truth,
     )
+
+
+@functools.lru_cache(len(N_ROWS))  # seconds; two datasets are made of the same glyphs
+def _drawn(seed: int, stream: int, n: int) -> tuple[Array, Array]:
+    """The images of a split, and their digits."""
+    rng = np.random.default_rng((seed, stream))
+    digits = rng.permutation(np.arange(n) % 10).astype(np.uint8)  # the ten digits equally often
+    return np.stack([draw_glyph(int(digit), rng) for digit in digits]), digits
 
 
 def draw_glyph(digit: int, rng: np.random.Generator) -> Array:

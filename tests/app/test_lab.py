@@ -214,16 +214,25 @@ def test_the_address_holds_the_lab() -> None:
         "rbm~" + "_".join(["0"] * 8) + "~0_0_0_0_0_0~uuuu1u~100_100_0~40~m0",
     ],
 )
-def test_other_addresses_open_the_default(bad: str) -> None:
+def test_other_addresses_are_none_of_a_lab(bad: str) -> None:
     assert decode(bad) is None
-    shell = Shell("?page=lab")
-    shell.states["lab"] = replace(shell.states["lab"], graph=bad, layer="77777")
+
+
+def test_such_an_address_opens_the_default() -> None:
+    shell = Shell()
+    shell.states["lab"] = replace(shell.states["lab"], graph="nonsense~1~2~3~4~5~6", layer="77777")
     page = LabPage(shell)
     assert page.lab == default()
     assert page.component.layer == -1
 
 
 # ---------------------------------------------------------------------- actions
+
+
+@pytest.fixture(scope="module")
+def lab_page() -> LabPage:
+    """A page for tests that leave it as it is."""
+    return LabPage(Shell())
 
 
 @pytest.mark.parametrize(
@@ -250,9 +259,10 @@ def test_other_addresses_open_the_default(bad: str) -> None:
         {"secret": 1},
     ],
 )
-def test_bad_packets_are_ignored_and_logged_without_their_bytes(bad: object, caplog: pytest.LogCaptureFixture) -> None:
-    page = LabPage(Shell("?page=lab"))
-    before = page.lab
+def test_bad_packets_are_ignored_and_logged_without_their_bytes(
+    bad: object, lab_page: LabPage, caplog: pytest.LogCaptureFixture
+) -> None:
+    page, before = lab_page, lab_page.lab
     with caplog.at_level(logging.WARNING):
         page.component.packet = bad
         assert decode_action(bad) is None

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qtcore.data import CONTOUR, IN, OUT, Border, add_noise, border_labels, load, make_border
+from qtcore.data import CONTOUR, IN, OUT, Border, add_noise, border_labels, glyphs, load, make_border
 from qtcore.data.border import CHUNK, EMISSION_IN, emission_of
 from qtcore.errors import InputError
 from tests.data.conftest import kept
@@ -229,7 +229,8 @@ def test_border_glyphs() -> None:
     assert not torch.equal(data.train[:1000], data.valid)  # each part has noise of its own
 
 
-def test_border_has_the_noise_that_was_asked_for() -> None:
+def test_border_has_the_noise_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glyphs, "N_ROWS", {"train": 200, "valid": 40, "test": 40})
     data = load("border-glyphs", p_missing=0.0, n_spurious=0, seed=4)
     assert data.truth is not None
     assert torch.equal(data.test.bool(), data.truth["test"] == CONTOUR)

@@ -128,6 +128,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_fetch_the_same_file(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both start on an empty cache while the server is slow, so that their downloads overlap."""
     server.serve("/some/large.bin", slow(BODY, pause=0.15))
@@ -142,6 +143,7 @@ def test_two_processes_fetch_the_same_file(server: Server, cache: Path, monkeypa
     assert (cache / "some" / "large.bin").read_bytes() == BODY
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals")
 def test_progress_bar_on_a_terminal(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pty

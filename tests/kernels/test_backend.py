@@ -158,6 +158,7 @@ def test_a_record_is_frozen() -> None:
 # The library
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_library_is_built_once_and_kept(undecided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build.load("float")
@@ -186,6 +187,7 @@ def test_a_library_that_stays_damaged_is_said(undecided: Path, monkeypatch: pyte
     assert kernels.backend().name == "torch"
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_flags_of_the_user_are_part_of_the_key(undecided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build.load("float")
@@ -212,6 +214,7 @@ def test_tasks_are_the_same_on_both_sides(name: str) -> None:
         assert build.layout_in(build.library(dtype).code, name) == build.layout_of(build.TASKS[name])
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", sorted(build.TASKS))
 def test_another_layout_is_refused(name: str, undecided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +228,7 @@ def test_another_layout_is_refused(name: str, undecided: Path, monkeypatch: pyte
         assert kernels.backend().reason == f"the kernel library has another layout of its {name} task."
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_the_c_files_compile_without_a_warning(real: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from qtcore.kernels import buffers, reference
 from qtcore.kernels.ops import binary, gaussian, grid
 from qtcore.kernels.ops.shared import LANES, rows
 
-from ..strategies import F64, close
+from ..strategies import F64, QUICK, close
 from .support import (
     F32,
     J,
@@ -55,6 +55,7 @@ def outputs(result: Any) -> tuple[Tensor, ...]:
 # What torch can do with them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("dtype", [F32, F64])
 def test_opcheck(dtype: torch.dtype, keep: bool) -> None:
@@ -80,6 +81,7 @@ def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
     opcheck(grid.trace, (*grid_inputs(n=2), False))
 
 
+@pytest.mark.slow
 @names
 def test_torch_compile_takes_them_whole(name: str) -> None:
     """In one graph, forward and backward; "aot_eager" compiles all but the last step."""
@@ -137,7 +139,7 @@ def test_first_and_second_derivatives(name: str, n: int) -> None:
         return outputs(layers(*inputs))
 
     inputs = tracked(make(n=n))
-    assert gradcheck(function, inputs)
+    assert gradcheck(function, inputs, fast_mode=QUICK)
     assert gradgradcheck(function, inputs, fast_mode=True)  # in random directions
 
 

@@ -176,6 +176,7 @@ sys.exit("the child hangs")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("backend", ["auto", "torch"])
 def test_a_fork_works_after_torch_has_used_its_threads(backend: str) -> None:

@@ -80,7 +80,7 @@ def test_learns(kind: str) -> None:
     model = {"rbm": RBM(8, 4), "dbm": DBM(8, 4, 3), "grbm": GaussianRBM(8, 4, n_layers=10)}[kind]
     if kind == "grbm":
         train, valid = 2 * train - 1, 2 * valid - 1
-    budget = advil.Budget(steps=150, decoder_steps=5, batch=100, rate=5e-3, helper_rate=5e-3, every=10)
+    budget = advil.Budget(steps=60, decoder_steps=5, batch=100, rate=1e-2, helper_rate=1e-2, every=10)
     result = advil.train(model, train, valid, 3, 5, budget)
     first, best = result.history[0][1], result.valid
     assert best == min(nce for _, nce in result.history)

@@ -23,6 +23,8 @@ from .children import Child, together
 from .folders import FILES, log
 from .support import data_for, gradients, twins, weights_of
 
+pytestmark = pytest.mark.slow
+
 CASES: dict[str, dict[str, Any]] = {
     **{f"{kind}, an even batch": {"kind": kind, "batch": 8} for kind in KINDS},
     "an odd batch": {"batch": 7},
@@ -169,7 +171,6 @@ atexit.register(threads)
 """
 
 
-@pytest.mark.slow
 def test_torchrun(tmp_path: Path) -> None:
     """The command of the header, with two processes: the weights of one, to rounding. They leave no thread behind."""
     (tmp_path / "sitecustomize.py").write_text(THREADS_AT_EXIT)
