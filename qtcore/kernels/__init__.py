@@ -7,7 +7,9 @@ A kernel never changes an answer. Whoever wants one asks `usable(*tensors)` firs
 from qtcore.kernels.backend import Backend, backend, usable, use
 from qtcore.kernels.ops import (
     LARGEST_WEIGHT,
+    binary_damped,
     binary_layers,
+    binary_trace,
     gaussian_layers,
     gaussian_trace,
     grid_depths,
@@ -20,7 +22,9 @@ __all__ = [
     "LARGEST_WEIGHT",
     "Backend",
     "backend",
+    "binary_damped",
     "binary_layers",
+    "binary_trace",
     "gaussian_layers",
     "gaussian_trace",
     "grid_depths",

@@ -49,6 +49,18 @@ class BinaryTask(ctypes.Structure):
     )
 
 
+class BothTask(ctypes.Structure):
+    """As in csrc/both.c."""
+
+    _fields_ = (
+        *numbers("hidden", "units", "rows", "layers"),
+        ("damping", ctypes.c_double),
+        *pointers("W", "odds", "bias", "hard", "hidden_bias", "total", "states", "visible", "beliefs", "residual"),
+        *pointers("d_bias", "d_hidden_bias", "d_W", "scratch"),
+        *numbers("scratch_size"),
+    )
+
+
 class GaussianTask(ctypes.Structure):
     """As in csrc/gaussian.c."""
 
@@ -77,9 +89,14 @@ class GridTask(ctypes.Structure):
     )
 
 
-TASKS: dict[str, type[ctypes.Structure]] = {"binary": BinaryTask, "gaussian": GaussianTask, "grid": GridTask}
+TASKS: dict[str, type[ctypes.Structure]] = {
+    "binary": BinaryTask,
+    "both": BothTask,
+    "gaussian": GaussianTask,
+    "grid": GridTask,
+}
 KERNELS = (
-    *("binary_forward", "binary_backward"),
+    *("binary_forward", "binary_backward", "both_forward", "both_backward"),
     *("gaussian_forward", "gaussian_backward", "gaussian_trace"),
     *("grid_forward", "grid_backward", "grid_trace"),
 )

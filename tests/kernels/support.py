@@ -49,6 +49,12 @@ def binary_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
     return W, bias, hidden_bias, start, *places(), n
 
 
+def damped_binary_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    W, bias, hidden_bias = (reals(k, *shape, dtype=dtype) for k, shape in enumerate(((V, H), (B, V), (H,))))
+    hard = (torch.arange(B * V).reshape(B, V) % 5 - 2).sign().to(dtype) * (torch.arange(V) % 2 == 0)
+    return W, bias, hidden_bias, hard, n, 0.3
+
+
 def gaussian_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
     W, hidden_bias, linear = (reals(k, *shape, dtype=dtype, scale=0.5) for k, shape in enumerate(((V, H), (B, H), (B, J))))
     return W, hidden_bias, linear, 1 + reals(3, B, J, dtype=dtype).abs(), *places(), n, 1e-3
@@ -71,5 +77,6 @@ def grid_inputs_at_depths(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ..
 
 
 def tracked(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same, with a gradient for every real tensor."""
-    return tuple(x.clone().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in inputs)
+    """The same, with a gradient for every real tensor but those of signs."""
+    real = (isinstance(x, Tensor) and x.is_floating_point() and not torch.equal(x, x.sign()) for x in inputs)
+    return tuple(x.clone().requires_grad_() if yes else x for x, yes in zip(inputs, real, strict=True))

@@ -220,3 +220,18 @@ def test_training_after_inference_mode(kind: str) -> None:
         inside = answer(model(query)).clone()
     close(answer(model(query)), inside, 1e-12)
     gradients(model, query)
+
+
+@needs_compiler
+@pytest.mark.parametrize("evidence", ["hard", "mixed", "none"])
+@pytest.mark.parametrize("kind", ["RBM", "DBM", "GridMRF"])
+def test_damped_layers_have_kernels_too(kind: str, evidence: str) -> None:
+    model = build(kind, 3, damping=0.35)
+    query = ask(model, 4, evidence, batch=5)
+    for n in (1, 2, 5, 8):
+        with kernels.use("torch"):
+            expected = answer(model(query, n))
+        with Calls() as calls:
+            close(answer(model(query, n)), expected)
+        assert len(calls.names) == 1
+        same_gradients(model, query, n)

@@ -14,7 +14,7 @@ from torch.library import opcheck
 from qtcore import kernels
 from qtcore.errors import InputError
 from qtcore.kernels import buffers, reference
-from qtcore.kernels.ops import binary, gaussian, grid
+from qtcore.kernels.ops import binary, both, gaussian, grid
 from qtcore.kernels.ops.shared import LANES, rows
 
 from ..strategies import F64, QUICK, close
@@ -23,6 +23,7 @@ from .support import (
     J,
     V,
     binary_inputs,
+    damped_binary_inputs,
     damped_grid_inputs,
     gaussian_inputs,
     grid_inputs,
@@ -37,6 +38,7 @@ pytestmark = needs_compiler
 Case = tuple[Callable[..., Any], Callable[..., Any], Callable[..., tuple[Any, ...]]]
 CASES: dict[str, Case] = {
     "binary": (kernels.binary_layers, reference.binary_layers, binary_inputs),
+    "damped binary": (kernels.binary_damped, reference.binary_damped, damped_binary_inputs),
     "gaussian": (kernels.gaussian_layers, reference.gaussian_layers, gaussian_inputs),
     "grid": (kernels.grid_layers, reference.grid_layers, grid_inputs),
     "damped grid": (kernels.grid_layers, reference.grid_layers, damped_grid_inputs),
@@ -63,6 +65,7 @@ def test_opcheck(dtype: torch.dtype, keep: bool) -> None:
     inputs = tracked(binary_inputs(dtype))
     inputs[5].fill_(J)  # what is kept of other variables may be anything
     opcheck(binary.forward, (*inputs, keep))
+    opcheck(both.forward, (*tracked(damped_binary_inputs(dtype)), keep))
     opcheck(gaussian.forward, (*tracked(gaussian_inputs(dtype)), keep))
     opcheck(grid.forward, (*tracked(grid_inputs_at_depths(dtype)), False, keep))
 
@@ -71,6 +74,10 @@ def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
     inputs = tracked(binary_inputs(n=2))
     kept = [tensor.detach() for tensor in binary.forward(*inputs, True)[1:]]
     opcheck(binary.backward, (*inputs, *kept, reals(9, *inputs[1].shape)), test_utils=PLAIN)
+    inputs = tracked(damped_binary_inputs(n=2))
+    states = both.forward(*inputs, True)[1].detach()
+    opcheck(both.backward, (*inputs, states, reals(9, *inputs[1].shape)), test_utils=PLAIN)
+    opcheck(both.trace, damped_binary_inputs(n=2))
     inputs = tracked(gaussian_inputs(n=2))
     kept = [tensor.detach() for tensor in gaussian.forward(*inputs, True)[3:]]
     opcheck(gaussian.backward, (*inputs, *kept, reals(8, *inputs[2].shape), reals(9, *inputs[2].shape)), test_utils=PLAIN)
@@ -196,7 +203,7 @@ def test_any_strides_will_do(name: str) -> None:
 def test_an_empty_batch(name: str) -> None:
     layers, _, make = CASES[name]
     first, *rest = tracked(make())
-    shared = {2} if name == "binary" else set()  # the start has no batch
+    shared = {"binary": {2}, "damped binary": {1}}.get(name, set())  # biases of the hidden units have no batch
     empty = [x[:0] if isinstance(x, Tensor) and i not in shared else x for i, x in enumerate(rest)]
     result = outputs(layers(first, *empty))
     assert all(len(output) == 0 for output in result)

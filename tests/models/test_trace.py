@@ -1,5 +1,7 @@
 """`trace` shows what `layers` shows."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -61,10 +63,36 @@ def test_grid(dtype: torch.dtype, own: bool, damping: float, clones: tuple[int, 
         torch.testing.assert_close(b.residual, a.residual, rtol=tolerance["rtol"], atol=10 * tolerance["atol"])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+@pytest.mark.parametrize("kind", ["rbm", "dbm"])
+def test_binary(kind: str, damping: float, temperature: float, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(5)
+    options = {"n_layers": 9, "temperature": temperature, "damping": damping, "dtype": dtype}
+    model: Any = qtcore.RBM(19, 11, **options) if kind == "rbm" else qtcore.DBM(19, 11, 6, **options)  # type: ignore[arg-type]
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data.normal_(0, 1.5, generator=generator)
+    values = (torch.rand(4, 19, generator=generator) < 0.5).to(dtype)
+    weights = torch.rand(4, 19, generator=generator, dtype=dtype).mul(2).clamp_max(1) * torch.tensor([[0], [1], [1], [1]])
+    query = Query(values, weights)
+    with torch.no_grad():
+        slow, fast = list(model.layers(query)), list(model.trace(query))
+    assert [layer.index for layer in fast] == list(range(10))
+    if kernels.usable(next(model.parameters())):
+        assert not fast[-1].messages  # it was the native kernel
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-10}
+    for a, b in zip(slow, fast, strict=True):
+        torch.testing.assert_close(b.marginals.logits, a.marginals.logits, **tolerance)  # type: ignore[attr-defined]
+        torch.testing.assert_close(b.hidden.logits, a.hidden.logits, **tolerance)  # type: ignore[attr-defined]
+        torch.testing.assert_close(b.residual, a.residual, rtol=tolerance["rtol"], atol=10 * tolerance["atol"])
+
+
 def test_other_models_and_settings_fall_back() -> None:
     values = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
     for model in (
-        qtcore.RBM(4, 3),
+        qtcore.RBM(4, 3, temperature=0.0),
         qtcore.GaussianRBM(4, 3, damping=0.5),
         qtcore.GaussianRBM(4, 3, schedule="flooding"),
     ):

@@ -4,6 +4,7 @@ A pairwise factor scores 0 for agreement and −w for disagreement. All function
 temperature 0; any other T is a change of units (see `BP._unit`): f_w(x; T) = T·f_{w/T}(x/T; 1).
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from qtcore.evidence import HARD_LOGIT, BinaryEvidence
 from qtcore.inference.bp.compact import compact
 from qtcore.inference.bp.passing import Choices, Passing, damp
 from qtcore.inference.bp.torch_compile import with_torch_compile
+from qtcore.inference.engine import Layer
 from qtcore.potentials import BinaryPotentials
 
 
@@ -198,9 +200,37 @@ class BinaryPassing(Passing):
         return n_layers * kept * W.dtype.itemsize
 
     def after(self, n_layers: int) -> Distribution:
-        if self.choices.damping or not self.choices.sums:
-            return super().after(n_layers)
-        parameters = self.W, self.c_v, self.c_h, self.evidence
-        logits = self.T * visible_beliefs(*parameters, n_layers, self.choices.torch_compile)
-        visible = show(logits, self.evidence)[:, : self.potentials.n_visible]
-        return Bernoulli(logits=visible, validate_args=False)
+        if self.choices.sums and not self.choices.damping:
+            parameters = self.W, self.c_v, self.c_h, self.evidence
+            return self._visible(visible_beliefs(*parameters, n_layers, self.choices.torch_compile))
+        if n_layers and self._both_ways_native():
+            return self._visible(kernels.binary_damped(*self._both_ways(), n_layers, self.choices.damping))
+        return super().after(n_layers)
+
+    def after_each(self, depths: Sequence[int]) -> list[Distribution]:
+        """Each depth by itself where there is a kernel: that takes less time than to keep the messages in torch."""
+        return [self.after(depth) for depth in depths] if self._both_ways_native() else super().after_each(depths)
+
+    def _visible(self, logits: Tensor) -> Distribution:
+        shown = show(self.T * logits, self.evidence)[:, : self.potentials.n_visible]
+        return Bernoulli(logits=shown, validate_args=False)
+
+    def _both_ways(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What a kernel needs that computes the messages of both directions."""
+        return self.W.T, self.evidence.soft + self.c_v, self.c_h, self.evidence.hard
+
+    def _both_ways_native(self) -> bool:
+        usable = self.choices.sums and kernels.usable(*self._both_ways())
+        return usable and float(self.W.detach().abs().max()) <= kernels.LARGEST_WEIGHT
+
+    def trace(self, n_layers: int) -> Iterator[Layer] | None:
+        return self._trace(n_layers) if n_layers and self._both_ways_native() else None
+
+    @torch.no_grad()
+    def _trace(self, n_layers: int) -> Iterator[Layer]:
+        """All layers at once by the kernel; each is made into distributions when it is asked for."""
+        yield Layer(0, *self.answers(self.initial()), self.before()["residual"], {})
+        visible, hidden, residual = kernels.binary_trace(*self._both_ways(), n_layers, self.choices.damping)
+        for k in range(n_layers):
+            logits = torch.cat([show(self.T * visible[:, k], self.evidence), self.T * hidden[:, k]], 1)
+            yield Layer(k + 1, *self.potentials.answers(logits), self.T * residual[:, k], {})
