@@ -73,6 +73,19 @@ class GaussianTask(ctypes.Structure):
     )
 
 
+class DampedTask(ctypes.Structure):
+    """As in csrc/damped.c."""
+
+    _fields_ = (
+        *numbers("hidden", "units", "rows", "layers"),
+        ("damping", ctypes.c_double),
+        ("min_precision", ctypes.c_double),
+        *pointers("W", "hidden_bias", "linear", "precision", "is_free", "total_linear", "total_precision", "states"),
+        *pointers("beliefs", "totals", "residual", "d_linear", "d_precision", "d_hidden_bias", "d_W", "scratch"),
+        *numbers("scratch_size"),
+    )
+
+
 class GridTask(ctypes.Structure):
     """As in csrc/grid.c."""
 
@@ -92,12 +105,13 @@ class GridTask(ctypes.Structure):
 TASKS: dict[str, type[ctypes.Structure]] = {
     "binary": BinaryTask,
     "both": BothTask,
+    "damped": DampedTask,
     "gaussian": GaussianTask,
     "grid": GridTask,
 }
 KERNELS = (
     *("binary_forward", "binary_backward", "both_forward", "both_backward"),
-    *("gaussian_forward", "gaussian_backward", "gaussian_trace"),
+    *("gaussian_forward", "gaussian_backward", "gaussian_trace", "damped_forward", "damped_backward"),
     *("grid_forward", "grid_backward", "grid_trace"),
 )
 

@@ -76,6 +76,35 @@ def gaussian_layers(
     return total_linear, total_precision
 
 
+def gaussian_damped(
+    W: Tensor,
+    hidden_bias: Tensor,
+    linear: Tensor,
+    precision: Tensor,
+    is_free: Tensor,
+    n_layers: int,
+    damping: float,
+    min_precision: float,
+) -> tuple[Tensor, Tensor]:
+    """The same with damping, for all pixels [B, V]; a clamped one (`is_free` is 0) receives nothing."""
+    free = is_free[..., None]
+    up = to_linear = torch.zeros_like(W).expand(len(linear), *W.shape)
+    to_precision = free.expand_as(up)
+    total_linear, total_precision = linear, precision + to_precision.sum(2)
+    for _ in range(n_layers):
+        l = total_linear[..., None] - to_linear
+        r = (total_precision[..., None] - to_precision).clamp_min(min_precision)
+        fresh = W * (l + W / 2) / r
+        up = (1 - damping) * fresh + damping * up
+        logit = (hidden_bias + up.sum(1))[:, None, :] - up + fresh
+        p, q = torch.sigmoid(logit), torch.sigmoid(-logit)
+        k = p * q * W**2
+        to_linear = (1 - damping) * free * p * W * (r - q * W * l) / (r + k) + damping * to_linear
+        to_precision = -(1 - damping) * free * k * r / (r + k) + damping * to_precision
+        total_linear, total_precision = linear + to_linear.sum(2), precision + to_precision.sum(2)
+    return total_linear, total_precision
+
+
 def grid_layers(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float = 0.0
 ) -> Tensor:

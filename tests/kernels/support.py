@@ -60,6 +60,12 @@ def gaussian_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
     return W, hidden_bias, linear, 1 + reals(3, B, J, dtype=dtype).abs(), *places(), n, 1e-3
 
 
+def damped_gaussian_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    W, hidden_bias, linear = (reals(k, *shape, dtype=dtype, scale=0.5) for k, shape in enumerate(((V, H), (H,), (B, V))))
+    is_free = (torch.arange(B * V).reshape(B, V) % 3 > 0).to(dtype)
+    return W, hidden_bias, linear, 1 + reals(3, B, V, dtype=dtype).abs(), is_free, n, 0.3, 1e-3
+
+
 def grid_inputs(dtype: torch.dtype = F64, n: int = 3, damping: float = 0.0) -> tuple[Any, ...]:
     table = reals(0, 8, 4, 4, dtype=dtype)
     evidence, own = (reals(k, 2, 3, 4, 3, dtype=dtype) for k in (1, 2))

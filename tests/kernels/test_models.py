@@ -224,7 +224,7 @@ def test_training_after_inference_mode(kind: str) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("evidence", ["hard", "mixed", "none"])
-@pytest.mark.parametrize("kind", ["RBM", "DBM", "GridMRF"])
+@pytest.mark.parametrize("kind", HAS_KERNEL)
 def test_damped_layers_have_kernels_too(kind: str, evidence: str) -> None:
     model = build(kind, 3, damping=0.35)
     query = ask(model, 4, evidence, batch=5)

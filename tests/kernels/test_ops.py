@@ -14,7 +14,7 @@ from torch.library import opcheck
 from qtcore import kernels
 from qtcore.errors import InputError
 from qtcore.kernels import buffers, reference
-from qtcore.kernels.ops import binary, both, gaussian, grid
+from qtcore.kernels.ops import binary, both, damped, gaussian, grid
 from qtcore.kernels.ops.shared import LANES, rows
 
 from ..strategies import F64, QUICK, close
@@ -24,6 +24,7 @@ from .support import (
     V,
     binary_inputs,
     damped_binary_inputs,
+    damped_gaussian_inputs,
     damped_grid_inputs,
     gaussian_inputs,
     grid_inputs,
@@ -40,6 +41,7 @@ CASES: dict[str, Case] = {
     "binary": (kernels.binary_layers, reference.binary_layers, binary_inputs),
     "damped binary": (kernels.binary_damped, reference.binary_damped, damped_binary_inputs),
     "gaussian": (kernels.gaussian_layers, reference.gaussian_layers, gaussian_inputs),
+    "damped gaussian": (kernels.gaussian_damped, reference.gaussian_damped, damped_gaussian_inputs),
     "grid": (kernels.grid_layers, reference.grid_layers, grid_inputs),
     "damped grid": (kernels.grid_layers, reference.grid_layers, damped_grid_inputs),
     "grid at depths": (kernels.grid_depths, reference.grid_depths, grid_inputs_at_depths),
@@ -67,6 +69,7 @@ def test_opcheck(dtype: torch.dtype, keep: bool) -> None:
     opcheck(binary.forward, (*inputs, keep))
     opcheck(both.forward, (*tracked(damped_binary_inputs(dtype)), keep))
     opcheck(gaussian.forward, (*tracked(gaussian_inputs(dtype)), keep))
+    opcheck(damped.forward, (*tracked(damped_gaussian_inputs(dtype)), keep))
     opcheck(grid.forward, (*tracked(grid_inputs_at_depths(dtype)), False, keep))
 
 
@@ -82,6 +85,10 @@ def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
     kept = [tensor.detach() for tensor in gaussian.forward(*inputs, True)[3:]]
     opcheck(gaussian.backward, (*inputs, *kept, reals(8, *inputs[2].shape), reals(9, *inputs[2].shape)), test_utils=PLAIN)
     opcheck(gaussian.trace, gaussian_inputs(n=2))
+    inputs = tracked(damped_gaussian_inputs(n=2))
+    states = damped.forward(*inputs, True)[2].detach()
+    opcheck(damped.backward, (*inputs, states, reals(8, *inputs[2].shape), reals(9, *inputs[2].shape)), test_utils=PLAIN)
+    opcheck(damped.trace, damped_gaussian_inputs(n=2))
     inputs = (*tracked(grid_inputs_at_depths(n=2)), False)
     labels, *kept = (tensor.detach() for tensor in grid.forward(*inputs, True))
     opcheck(grid.backward, (*inputs, *kept, reals(9, *labels.shape)), test_utils=PLAIN)
@@ -203,7 +210,7 @@ def test_any_strides_will_do(name: str) -> None:
 def test_an_empty_batch(name: str) -> None:
     layers, _, make = CASES[name]
     first, *rest = tracked(make())
-    shared = {"binary": {2}, "damped binary": {1}}.get(name, set())  # biases of the hidden units have no batch
+    shared = {"binary": {2}, "damped binary": {1}, "damped gaussian": {0}}.get(name, set())  # biases of the hidden units have no batch
     empty = [x[:0] if isinstance(x, Tensor) and i not in shared else x for i, x in enumerate(rest)]
     result = outputs(layers(first, *empty))
     assert all(len(output) == 0 for output in result)

@@ -13,9 +13,10 @@ from qtcore.query import Query
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("weights", ["hard", "soft", "nothing seen", "all seen"])
 @pytest.mark.parametrize("scale", [0.3, 3.0])
-def test_gaussian_rbm(dtype: torch.dtype, weights: str, scale: float) -> None:
+@pytest.mark.parametrize("damping", [0.0, 0.4])
+def test_gaussian_rbm(dtype: torch.dtype, weights: str, scale: float, damping: float) -> None:
     generator = torch.Generator().manual_seed(3)
-    model = qtcore.GaussianRBM(19, 11, n_layers=9, dtype=dtype)
+    model = qtcore.GaussianRBM(19, 11, n_layers=9, damping=damping, dtype=dtype)
     for parameter in (model.W, model.b, model.c):
         parameter.data.normal_(0, scale, generator=generator)
     observed = {
@@ -93,7 +94,6 @@ def test_other_models_and_settings_fall_back() -> None:
     values = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
     for model in (
         qtcore.RBM(4, 3, temperature=0.0),
-        qtcore.GaussianRBM(4, 3, damping=0.5),
         qtcore.GaussianRBM(4, 3, schedule="flooding"),
     ):
         query = Query(values, torch.tensor([[True, False, True, False]]))

@@ -10,7 +10,7 @@ With p = σ(cavity logit + incoming message), the supplement's moments of the tw
 by cavity" is rational in p:  linear = p w (1 − (1−p) μ w)/(1+k),  precision = −p(1−p) w²/(1+k),  k = p(1−p) s² w².
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -221,21 +221,39 @@ class GaussianPassing(Passing):
         return n_layers * kept * W.dtype.itemsize
 
     def after(self, n_layers: int) -> Distribution:
-        if n_layers == 0 or self.choices.damping or not self.sequential:
+        damped = n_layers > 0 and self.choices.damping and self._native()
+        if not damped and (n_layers == 0 or self.choices.damping or not self.sequential):
             return super().after(n_layers)
-        mean, deviation = visible_beliefs(self.W, self.c, self.evidence, n_layers, self.choices.torch_compile)
+        if damped:
+            totals = kernels.gaussian_damped(*self._all_pixels(), n_layers, self.choices.damping, MIN_PRECISION)
+            mean, deviation = moments(*totals)
+        else:
+            mean, deviation = visible_beliefs(self.W, self.c, self.evidence, n_layers, self.choices.torch_compile)
         check_finite(self.choices.owner, "the mean of a pixel", n_layers, mean, deviation)
         return Normal(mean, deviation, validate_args=False)
 
+    def after_each(self, depths: Sequence[int]) -> list[Distribution]:
+        """Each depth by itself where there is a kernel: that takes less time than to keep the messages in torch."""
+        return [self.after(depth) for depth in depths] if self._native() else super().after_each(depths)
+
+    def _native(self) -> bool:
+        return self.sequential and kernels.usable(self.W, self.c, self.evidence.linear)
+
+    def _all_pixels(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """What the kernel of damped layers takes."""
+        return self.W.T, self.c, self.evidence.linear, self.evidence.precision, (~self.evidence.clamped).to(self.W.dtype)
+
     def trace(self, n_layers: int) -> Iterator[Layer] | None:
-        quick = n_layers > 0 and self.sequential and not self.choices.damping
-        if not quick or not kernels.usable(self.W, self.c, self.evidence.linear):
-            return None
-        return self._trace(n_layers)
+        return self._trace(n_layers) if n_layers > 0 and self._native() else None
 
     @torch.no_grad()
     def _trace(self, n_layers: int) -> Iterator[Layer]:
-        trace = native_trace(self.W, self.c, self.evidence, n_layers)
+        if self.choices.damping:
+            settings = n_layers, self.choices.damping, MIN_PRECISION
+            totals, hidden, residual = kernels.gaussian_damped_trace(*self._all_pixels(), *settings)
+            trace = Trace(*moments(totals[:, :, 0], totals[:, :, 1]), hidden, residual)
+        else:
+            trace = native_trace(self.W, self.c, self.evidence, n_layers)
         yield Layer(0, *_answers(*unary_beliefs(self.c, self.evidence)), torch.zeros_like(trace.residual[:, 0]), {})
         for k in range(n_layers):
             check_finite(self.choices.owner, "the mean of a pixel", k + 1, trace.mean[:, k], trace.deviation[:, k])
