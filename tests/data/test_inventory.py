@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from qtcore.data import add_noise, frey, inventory
+from qtcore.data import add_noise, inventory
 from qtcore.data.border import emission_of
 from qtcore.data.dataset import Dataset
+from qtcore.paper import baselines
 from tests.data.conftest import kept
 
 
 def verdict(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> inventory.Report:
-    """What `verify` says when loading gives `data`."""
+    """What `fetch --verify` says when loading gives `data`."""
     monkeypatch.setattr(inventory, "load", lambda name: data)
-    return inventory.verify(data.name)
+    return inventory.verify(data.name, baselines.CHECKS.get(data.name, ()))
 
 
 def test_wrong_shape(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +65,7 @@ def test_rows_in_another_order_are_right_and_other_rows_are_not(data_folder: Pat
 
 def test_faces_with_another_preparation_are_wrong(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline is sensitive: without the standardisation per pixel it is far off."""
-    monkeypatch.setattr(frey, "DRAWS", 2)
+    monkeypatch.setattr(baselines, "DRAWS", 2)
     data = kept("frey")
     assert data.raw is not None
     flat = data.raw["test"].flatten(1).float()

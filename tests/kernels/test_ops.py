@@ -210,7 +210,8 @@ def test_any_strides_will_do(name: str) -> None:
 def test_an_empty_batch(name: str) -> None:
     layers, _, make = CASES[name]
     first, *rest = tracked(make())
-    shared = {"binary": {2}, "damped binary": {1}, "damped gaussian": {0}}.get(name, set())  # biases of the hidden units have no batch
+    no_batch = {"binary": {2}, "damped binary": {1}, "damped gaussian": {0}}  # biases of the hidden units
+    shared = no_batch.get(name, set())
     empty = [x[:0] if isinstance(x, Tensor) and i not in shared else x for i, x in enumerate(rest)]
     result = outputs(layers(first, *empty))
     assert all(len(output) == 0 for output in result)

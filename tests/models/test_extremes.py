@@ -64,7 +64,7 @@ def no_nan(model: Model, query: Query) -> None:
 
 @pytest.mark.parametrize("evidence", ["hard", "soft", "mixed", "none"])
 @pytest.mark.parametrize("kind", TEMPERED)
-@examples(5)
+@examples(3)
 @given(seed=seeds)
 def test_potentials_of_1000(kind: str, evidence: str, seed: int) -> None:
     model = extreme(kind, seed)
@@ -118,7 +118,7 @@ def test_evidence_against_overwhelming_odds() -> None:
 # Right as well, where the answer is known
 
 
-@examples(10)
+@examples(6)
 @given(seeds)
 def test_an_rbm_that_is_a_tree_is_right_at_1000(seed: int) -> None:
     """Sums of numbers of 1000 have errors of 1e-4 in float32: the log-odds must agree to about that."""
@@ -141,7 +141,7 @@ def _log_odds(model: RBM, query: Query) -> Tensor:
     return torch.stack([torch.stack([row.log_marginal(j).diff().squeeze() for j in range(5)]) for row in rows])
 
 
-@examples(10)
+@examples(6)
 @given(seeds)
 def test_a_chain_of_pixels_is_right_at_1000(seed: int) -> None:
     model = extreme("GridMRF", seed)
@@ -156,14 +156,14 @@ def test_a_chain_of_pixels_is_right_at_1000(seed: int) -> None:
 
 @pytest.mark.parametrize("evidence", ["hard", "soft", "mixed", "none"])
 @pytest.mark.parametrize("schedule", ["sequential", "flooding"])
-@examples(5)
+@examples(3)
 @given(seed=seeds)
 def test_gaussian_weights_up_to_10(evidence: str, schedule: str, seed: int) -> None:
     model = extreme("GaussianRBM", seed, 10.0, schedule=schedule)
     no_nan(model, ask(model, seed, evidence, batch=2))
 
 
-@examples(5)
+@examples(3)
 @given(seed=seeds)
 def test_gaussian_pixels_of_1000(seed: int) -> None:
     """Readings and priors far out."""

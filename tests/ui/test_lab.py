@@ -217,7 +217,7 @@ def test_the_address_reopens_the_same_lab(page: "Page", app_url: str) -> None:
     page.locator("[data-name=forward]").click()
     wait_until(page, lambda: state(page).layer == "1")
     click_arrow(page, 4)
-    wait_until(page, lambda: shared(page).sent == (4,))
+    wait_until(page, lambda: shared(page).sent == (4,) and lab.get_attribute("data-mode") == "hand", "the message to be shown")
     before, address, words = bars(page), page.url, page.locator(".formula").inner_text()
     page.goto("about:blank")
     lab = open_lab(page, app_url, address.removeprefix(f"{app_url}app"))

@@ -155,8 +155,7 @@ def test_the_device_is_shown(page: "Page", app_url: str) -> None:
     "query",
     ["", "?page=contours", "?page=digits", "?compare=untrained", "?page=contours&compare=layers-5"],
 )
-def test_nothing_overlaps_or_sticks_out(own_page: "Page", app_url: str, query: str) -> None:
-    page = own_page
+def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, query: str) -> None:
     open_page(page, app_url, query)
     for width in at_widths(page):
         boxes = [page.locator(selector).bounding_box() for selector in (".qt.gallery", ".qt.painter", ".qt.player")]
@@ -179,8 +178,7 @@ def test_one_user_too_many_is_told_so(own_page: "Page") -> None:
         page.goto("about:blank")
 
 
-def test_share_copies_the_address(own_page: "Page", app_url: str) -> None:
-    page = own_page
+def test_share_copies_the_address(page: "Page", app_url: str) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, app_url)
     page.get_by_role("button", name="mouth").click()
@@ -200,7 +198,7 @@ def test_the_tour_leads_through_the_pages(page: "Page", app_url: str) -> None:
         if number == 1:  # the page beside the card goes on working
             drag(page, FACE, (5, 15), (5, 18))
             wait_for_result(page, 0)
-        page.get_by_role("button", name="Next" if number < 5 else "Back").click()
+        page.get_by_role("button", name="Next" if number < 5 else "Back", exact=True).click()
     page.get_by_text("4 of 5").wait_for()
     assert page.locator("math").first.is_visible()
     page.get_by_role("button", name="End the tour").click()

@@ -1,6 +1,6 @@
 /* Damped layers of the Gaussian RBM, their gradient, and their trace.
 
-   With damping d every message is kept in part: x ← (1−d) new + d x for the logits t to the hidden units and for the
+   With damping d every message is kept in part: x ← (1−d) new + d x for the logits t to the hidden units and the
    linear and precision parts a1, a2 to the pixels. A cavity's belief at a hidden unit then differs from pixel to pixel,
    so that p is one number per message and not one per unit, as in gaussian.c. With the cavity's linear part l and
    precision r at a pixel, D = 1/(r + k), k = p q w²:
@@ -33,12 +33,15 @@ EXPORT const field damped_layout[] = {
     FIELD(damped_task, d_linear), FIELD(damped_task, d_precision), FIELD(damped_task, d_hidden_bias),
     FIELD(damped_task, d_W), FIELD(damped_task, scratch), FIELD(damped_task, scratch_size), END(damped_task)};
 
-EXPORT integer damped_forward_scratch(const damped_task *t) { return 3 * t->rows * t->hidden + 2 * (t->rows + t->hidden); }
+EXPORT integer damped_forward_scratch(const damped_task *t) {
+    return 3 * t->rows * t->hidden + 2 * (t->rows + t->hidden);
+}
 EXPORT integer damped_backward_scratch(const damped_task *t) {
     return 6 * t->rows * t->hidden + 4 * t->rows + 2 * t->hidden;
 }
 
-/* All messages before the first layer: logits 0; (linear, precision) = (0, 1) to a free pixel, (0, 0) to a clamped one. */
+/* All messages before the first layer: logits 0; (linear, precision) = (0, 1) to a free pixel, (0, 0) to a clamped
+   one. */
 static void start(const damped_task *t, integer b, real *state) {
     const integer H = t->hidden, V = t->rows, size = V * H;
     memset(state, 0, sizeof(real) * 3 * size);
@@ -66,8 +69,8 @@ static inline real fresh_message(real w, real l, real r) { return w * (l + (real
 static inline real floored(real x, real low) { return x > low ? x : low; }
 static inline real grown(real largest, real x) { return x > largest ? x : largest; }
 
-/* Logits z of the hidden units after new messages to them: t' = (1−d) fresh + d t. `changes` [H], or NULL, grows to the
-   largest change of such a message. */
+/* Logits z of the hidden units after new messages to them: t' = (1−d) fresh + d t. `changes` [H], or NULL, grows to
+   the largest change of such a message. */
 static void send_up(const damped_task *t, const real *L, const real *P, const real *state, real *new_t, real *z,
                     real *changes) {
     const integer H = t->hidden, V = t->rows, size = V * H;
@@ -99,7 +102,8 @@ static void send_down(const damped_task *t, integer b, const real *L, const real
             real p = sigmoid(x), q = sigmoid(-x), k = p * q * w[h] * w[h], D = 1 / (r + k);
             real n1 = (1 - d) * free * p * w[h] * (r - q * w[h] * l) * D + d * a1[h];
             real n2 = -(1 - d) * free * k * r * D + d * a2[h];
-            if (changes) changes[h] = grown(changes[h], grown((real)fabs(n1 - a1[h]), (real)0.5 * (real)fabs(n2 - a2[h])));
+            real change = grown((real)fabs(n1 - a1[h]), (real)0.5 * (real)fabs(n2 - a2[h]));
+            if (changes) changes[h] = grown(changes[h], change);
             a1[h] = n1;
             a2[h] = n2;
         }
@@ -108,7 +112,8 @@ static void send_down(const damped_task *t, integer b, const real *L, const real
 
 EXPORT int damped_forward(const damped_task *t, integer first, integer last, integer thread) {
     const integer H = t->hidden, V = t->rows, N = t->layers, size = V * H;
-    real *state = t->scratch + thread * t->scratch_size, *L = state + 3 * size, *P = L + V, *z = P + V, *changes = z + H;
+    real *state = t->scratch + thread * t->scratch_size, *L = state + 3 * size, *P = L + V, *z = P + V;
+    real *changes = z + H;
     for (integer b = first; b < last; b++) {
         start(t, b, state);
         add_up(t, b, state, L, P);
@@ -157,8 +162,8 @@ static inline passage passage_of(const damped_task *t, real w, real L, real P, r
 /* Gradient of a message's logit, given G1 and G2, those of its new linear and precision parts. */
 static inline real back_to_logit(const passage *m, real w, real G1, real G2) {
     const real slope = (m->q - m->p) * w * w, rD = m->r * m->D;
-    const real of_p = G1 * (w * m->D * (m->r - (m->q - m->p) * w * m->l) - m->linear * m->D * slope) - G2 * slope * rD * rD;
-    return of_p * m->p * m->q;
+    const real of_linear = w * m->D * (m->r - (m->q - m->p) * w * m->l) - m->linear * m->D * slope;
+    return (G1 * of_linear - G2 * slope * rD * rD) * m->p * m->q;
 }
 
 /* Where a backward pass keeps its gradients: of (t, a1, a2) after the layer, then before it; of the totals; of z. */
@@ -187,7 +192,8 @@ static void back_layer(const damped_task *t, integer b, const real *state, const
         real share = (1 - d) * t->is_free[b * V + v], sum1 = 0, sum2 = 0;
         for (integer h = 0; h < H; h++) {
             const passage m = passage_of(t, w[h], s->L[v], s->P[v], a1[h], a2[h], s->z[h], up[h]);
-            const real G1 = share * g1[h], G2 = share * g2[h], kD = m.k * m.D, rD = m.r * m.D, slope = 2 * m.p * m.q * w[h];
+            const real G1 = share * g1[h], G2 = share * g2[h], kD = m.k * m.D, rD = m.r * m.D;
+            const real slope = 2 * m.p * m.q * w[h];
             const real of_t = gt[h] + s->gz[h], of_fresh = back_to_logit(&m, w[h], G1, G2) + (1 - d) * of_t;
             const real of_l = -G1 * kD + of_fresh * w[h] / m.r;
             real of_r = G1 * (m.p * w[h] - m.linear) * m.D - G2 * kD * kD - of_fresh * m.fresh / m.r;
