@@ -19,8 +19,8 @@ STAMP := $(VENV)/.installed
 LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
 
 # Two workers, each of which takes a file at a time: tests of a file may share a server or a training. The order in which
-# files are taken is that of tests/conftest.py, the long ones first.
-PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# files are taken is that of tests/conftest.py, the long ones first. A worker that dies ends the run, which would hang otherwise.
+PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: app check test venv clean
 .DELETE_ON_ERROR:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import fields
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from qtcore.errors import InputError, ModelFileError
+from qtcore.learn.settings import Settings
 from qtcore.models.base import Model
 from qtcore.models.files import load
 from qtcore.support.files import write_atomically
 
 STATE, BEST, LOG, CONFIG = "state.safetensors", "best.safetensors", "log.jsonl", "config.json"
+DEFAULTS = {field.name: field.default for field in fields(Settings)}
+"""What a run was begun with if its configuration is older than a setting."""
 
 
 class Run:
@@ -120,3 +124,23 @@ def device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:  # AssertionError: torch built without CUDA
         raise InputError(f"there is no device named {name!r}; try auto, cuda, mps or cpu.") from error
+
+
+def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
+    """Refuse to continue a run that had other settings; only its length may change."""
+    path = folder / CONFIG
+    if not resume or not (folder / STATE).exists() or not path.exists():
+        return
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["experiment"]
+        before["settings"].items()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not the configuration of a run of this command; give another folder.") from error
+    for key, value in config["experiment"].items():
+        old = before.get(key)
+        if key == "settings":
+            free = ("epochs", "steps", "save_every")
+            old = {name: setting for name, setting in (DEFAULTS | old).items() if name not in free}
+            value = {name: setting for name, setting in value.items() if name not in free}
+        if json.loads(json.dumps(value)) != old:
+            raise InputError(f"{folder} was begun with {key} = {old}, not {value}; give the same settings, or another folder.")

@@ -21,7 +21,7 @@ import torch
 
 import qtcore
 from qtcore import data, train
-from qtcore.learn import query_training
+from qtcore.learn import processes, query_training
 from qtcore.support.cli import guarded
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -202,7 +202,7 @@ def _member(rank: int, world: int, store: str, work: Callable[..., None], argume
     with pytest.MonkeyPatch.context() as patch:
         place = {"init_method": f"file://{store}", "rank": rank, "world_size": world}
         patch.setattr(torch.distributed, "init_process_group", functools.partial(torch.distributed.init_process_group, **place))
-        train.start_processes(torch.device("cpu"))
+        processes.start_processes(torch.device("cpu"))
     work(rank, *arguments)
     torch.distributed.destroy_process_group()
     names = [Path(f"/proc/self/task/{thread}/comm").read_text() for thread in os.listdir("/proc/self/task")]
