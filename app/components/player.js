@@ -13,7 +13,9 @@ export function render({model, el}) {
     button("image", "Save these maps as PNG", savePNG), node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif",
       onclick: () => { model.gif_wanted += 1 }}))
   const strip = node("div", {class: "strip", role: "group", "aria-label": "some of the layers"}), badge = node("span", {class: "badge", role: "status"})
-  root.append(maps, node("div", {class: "film"}, strip, badge), deck.controls, charts, readout)
+  const changes = node("canvas"), amplified = node("small")
+  const changed = node("figure", {class: "changed", title: "What changed since the layer before, amplified by the factor below"}, changes, amplified)
+  root.append(maps, node("div", {class: "film"}, strip, changed, badge), deck.controls, charts, readout)
   let pictures = [], panels = [], chartWidth = 220
 
   const views = () => model.views.filter((view) => data && view.channel in data.index)
@@ -193,12 +195,30 @@ export function render({model, el}) {
     badge.dataset.state = restOf(data.runs[0]).kind
   }
 
+  // How much the first map of the first run changed since the layer before, amplified by a power of two so that it can be seen.
+  function showChange() {
+    const run = data.runs[0], pixels = data.height * data.width, layer = Math.min(deck.cursor, run.count - 1), view = views()[0]
+    const names = view.map === "labels" ? ["contour", "in"] : [view.channel], change = new Uint8Array(pixels)
+    const at = (k, name) => run.bytes.subarray((k * data.channels.length + data.index[name]) * pixels, (k * data.channels.length + data.index[name] + 1) * pixels)
+    if (layer > 0) for (const name of names) {
+      const now = at(layer, name), before = at(layer - 1, name)
+      for (let i = 0; i < pixels; i++) change[i] = Math.max(change[i], Math.abs(now[i] - before[i]))
+    }
+    const largest = change.reduce((a, b) => Math.max(a, b), 0), factor = largest ? Math.min(64, 2 ** Math.floor(Math.log2(255 / largest))) : 1
+    changes.width = data.width; changes.height = data.height
+    const context = changes.getContext("2d"), image = context.createImageData(data.width, data.height)
+    for (let i = 0; i < pixels; i++) image.data.set([213, 94, 0, Math.min(255, factor * change[i])], 4 * i)
+    context.putImageData(image, 0, 0)
+    amplified.textContent = largest ? `change ×${factor}` : "no change"
+    changed.dataset.largest = String(largest)
+  }
+
   function draw() {
     if (!data) return
     build()
     for (const picture of pictures) paint(picture)
     deck.show(root)
-    markStrip(); marks(); drawCharts()
+    markStrip(); showChange(); marks(); drawCharts()
   }
 
   function savePNG() {

@@ -230,7 +230,7 @@ def test_slider_play_step_and_keys(page: "Page", app_url: str) -> None:
 
 
 def test_the_filmstrip_and_the_badge(page: "Page", app_url: str) -> None:
-    open_page(page, app_url, "?image=dream-1")
+    open_page(page, app_url)
     player, film = page.locator(".qt.player"), page.locator(".qt.player .strip button")
     layers = [int(each.get_attribute("data-layer") or -1) for each in film.all()]
     assert layers == sorted(set(layers))
@@ -240,6 +240,12 @@ def test_the_filmstrip_and_the_badge(page: "Page", app_url: str) -> None:
     film.nth(2).click()
     assert player.get_attribute("data-layer") == str(layers[2])
     assert [each.get_attribute("aria-current") for each in film.all()] == [str(i == 2).lower() for i in range(len(layers))]
+    changed = page.locator(".qt.player .changed")
+    assert "change ×" in (changed.text_content() or "")  # since the layer before
+    assert int(changed.get_attribute("data-largest") or 0) > 0
+    page.keyboard.press("Home")
+    assert changed.text_content() == "no change"
+    open_page(page, app_url, START)
     assert page.locator(".qt.player .badge").get_attribute("data-state") == "converged"
     assert "converged at layer" in (page.locator(".qt.player .badge").text_content() or "")
 

@@ -6,7 +6,7 @@ from .helpers import FACE, drag, hidden, open_page, picture, wait_for_result
 
 def test_sessions_do_not_disturb_each_other(contexts: Contexts, app_url: str) -> None:
     context = contexts()
-    pages = [context.new_page() for _ in range(4)]
+    pages = [context.new_page() for _ in range(3)]
     for number, page in enumerate(pages):
         open_page(page, app_url, f"?image=dream-{number}")
     before = [picture(page, "mean") for page in pages]
