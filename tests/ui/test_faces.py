@@ -325,6 +325,10 @@ def test_uploads(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: state(page).image == "upload")
     wait_for_another(page, "mean", before)
     page.get_by_role("alert").wait_for(state="hidden")
+    upload(page, "huge.png", png((200, 300)) + bytes(4 * 2**20))
+    page.get_by_text("pictures up to 4 MB are read").wait_for()
+    upload(page, "good.png", png((200, 300)))
+    page.get_by_role("alert").wait_for(state="hidden")  # it was once there for good
     address = page.url
     seen = picture(page, "mean")
     page.goto("about:blank")
