@@ -149,10 +149,11 @@ def test_the_first_chunk_follows_from_the_memory_that_a_sample_keeps(kind: str, 
     assert training(model, data, batch=12).chunk == 1
 
 
-def test_what_a_sample_keeps_is_about_what_is_kept() -> None:
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+def test_what_a_sample_keeps_is_about_what_is_kept(damping: float) -> None:
     """kept_bytes is a promise: chunks of that many bytes must fit. Saved tensors are counted by autograd itself."""
     for kind in KINDS:
-        model = build(kind, n_layers=20)
+        model = build(kind, n_layers=20, damping=damping)
         data = data_for(model, rows=64)
         values, truth = data if isinstance(data, tuple) else (data, None)
         kept: dict[int, int] = {}

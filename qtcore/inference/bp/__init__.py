@@ -101,6 +101,9 @@ class BP(Engine):
     def _own(self, model: Answerable) -> "BP":
         return model.engine if isinstance(model.engine, BP) else BP()
 
+    def _damping(self, model: Answerable) -> float:
+        return next(d for d in (self.damping, self._own(model).damping, 0.0) if d is not None)
+
     def init(self, model: Answerable, query: Query) -> State:
         passing = self.passing(model, query)
         return State(passing, passing.initial())
@@ -116,8 +119,8 @@ class BP(Engine):
         T, sums = self._unit(model)
         if T is None and kind.has_unit:
             T = torch.ones(())  # no temperature is T = 1
-        damping = next(d for d in (self.damping, own.damping, 0.0) if d is not None)
-        choices = Choices(T, sums, damping, schedule, self.torch_compile or own.torch_compile, type(model).__name__)
+        compiled = self.torch_compile or own.torch_compile
+        choices = Choices(T, sums, self._damping(model), schedule, compiled, type(model).__name__)
         return kind(potentials, model.evidence(query), choices)
 
     def _unit(self, model: Answerable) -> tuple[Tensor | None, bool]:
@@ -152,7 +155,7 @@ class BP(Engine):
 
     def kept_bytes(self, model: Answerable, shape: tuple[int, ...]) -> int:
         potentials = model.graph()
-        return _passing_of(potentials).kept_bytes(potentials, shape, self.steps(model))
+        return _passing_of(potentials).kept_bytes(potentials, shape, self.steps(model), self._damping(model) > 0)
 
     # ------------------------------------------------------------------ fast paths
 

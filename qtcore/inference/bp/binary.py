@@ -193,10 +193,11 @@ class BinaryPassing(Passing):
         return {"residual": self.W.new_zeros(len(self.evidence.soft))}
 
     @staticmethod
-    def kept_bytes(potentials: BinaryPotentials, shape: tuple[int, ...], n_layers: int) -> int:
+    def kept_bytes(potentials: BinaryPotentials, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
         (H, V), W = potentials.W.shape, potentials.W
         padded = H + -H % 8  # the kernel works on whole vectors
-        kept = V * padded + max(V, padded) if kernels.usable(W) else 4 * V * H
+        native = 2 * V * padded if damped else V * padded + max(V, padded)
+        kept = native if kernels.usable(W) else 4 * V * H
         return n_layers * kept * W.dtype.itemsize
 
     def after(self, n_layers: int) -> Distribution:

@@ -130,6 +130,6 @@ class FactorPassing(Passing):
         return {"residual": self.scaled_evidence.new_zeros(self.batch)}
 
     @staticmethod
-    def kept_bytes(potentials: FactorPotentials, shape: tuple[int, ...], n_layers: int) -> int:
+    def kept_bytes(potentials: FactorPotentials, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
         sent = sum(len(group.scope) * sum(group.shape) for group in potentials.wiring.groups)
         return n_layers * max(1, sent) * potentials.unary.dtype.itemsize * 8

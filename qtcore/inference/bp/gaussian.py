@@ -215,9 +215,11 @@ class GaussianPassing(Passing):
         return {"residual": zeros, "floored": zeros.long()}
 
     @staticmethod
-    def kept_bytes(potentials: GaussianPotentials, shape: tuple[int, ...], n_layers: int) -> int:
+    def kept_bytes(potentials: GaussianPotentials, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
         W = potentials.W
-        kept = W.shape[0] + 2 * W.shape[1] if kernels.usable(W) else 16 * W.numel()
+        (H, V), padded = W.shape, W.shape[0] + -W.shape[0] % 8  # the kernel works on whole vectors
+        native = 3 * V * padded if damped else H + 2 * V
+        kept = native if kernels.usable(W) else 16 * W.numel()
         return n_layers * kept * W.dtype.itemsize
 
     def after(self, n_layers: int) -> Distribution:

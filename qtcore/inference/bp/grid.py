@@ -75,7 +75,7 @@ class GridPassing(Passing):
         return {"residual": self.evidence.new_zeros(len(self.evidence))}
 
     @staticmethod
-    def kept_bytes(potentials: GridPotentials, shape: tuple[int, ...], n_layers: int) -> int:
+    def kept_bytes(potentials: GridPotentials, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
         tables = potentials.tables
         messages = len(DIRECTIONS) * shape[0] * shape[1] * tables.shape[-1] * tables.dtype.itemsize
         return (n_layers + 1) * messages * (1 if kernels.usable(tables) else 8)

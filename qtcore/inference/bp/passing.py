@@ -65,7 +65,7 @@ class Passing(ABC):
 
     @staticmethod
     @abstractmethod
-    def kept_bytes(potentials: Any, shape: tuple[int, ...], n_layers: int) -> int:
+    def kept_bytes(potentials: Any, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
         """Approximate number of bytes that one sample keeps for the backward pass through N layers."""
 
     def send(self, messages: Any) -> Any:
