@@ -63,7 +63,7 @@ def _check(
     return *shape, batch, columns
 
 
-def _odds(W: Tensor) -> tuple[Tensor, int]:
+def odds_of(W: Tensor) -> tuple[Tensor, int]:
     """exp(W), padded, and how many odds may be multiplied."""
     low, high = (float(x) for x in W.aminmax()) if W.numel() else (0.0, 0.0)
     largest = max(-low, high)
@@ -91,7 +91,7 @@ def forward(
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     V, H, batch, columns = _check(W, bias, hidden_bias, start, index, count, n_layers)
-    odds, block = _odds(W)
+    odds, block = odds_of(W)
     total = bias.clone(memory_format=torch.contiguous_format)
     states = beliefs = None
     if keep:  # of the states, rows beyond the free variables are left uninitialised: clearing them costs as much as a layer
@@ -148,7 +148,7 @@ def backward(
     V, H, batch, columns = _check(W, bias, hidden_bias, start, index, count, n_layers)
     shapes = _kept_shapes(H, batch, columns, n_layers)
     check_reals("W", W=(W, W.shape), states=(states, shapes[0]), beliefs=(beliefs, shapes[1]), d_total=(d_total, bias.shape))
-    odds, block = _odds(W)
+    odds, block = odds_of(W)
     parts, padded = parts_of(batch), vectors(H)
     d_bias = d_total.clone(memory_format=torch.contiguous_format)
     d_hidden_bias = torch.zeros_like(hidden_bias, memory_format=torch.contiguous_format)

@@ -1,6 +1,7 @@
 """Damped layers of the RBM and the DBM, and their trace: messages of both directions (csrc/both.c)."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,12 +10,12 @@ from torch import Tensor
 from qtcore.errors import InputError
 from qtcore.kernels import buffers, reference
 from qtcore.kernels.build import BothTask
-from qtcore.kernels.ops.binary import LARGEST_WEIGHT
+from qtcore.kernels.ops.binary import odds_of
 from qtcore.kernels.ops.shared import (
     call,
+    check_damping,
     check_depth,
     check_reals,
-    copied_rows,
     needs_gradient,
     nothing,
     operator,
@@ -23,7 +24,7 @@ from qtcore.kernels.ops.shared import (
     vectors,
     zeros,
 )
-from qtcore.kernels.threads import parts_of
+from qtcore.kernels.threads import Part, parts_of
 
 
 def binary_damped(W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float) -> Tensor:
@@ -48,64 +49,53 @@ def binary_trace(
     return trace(*(tensor.detach() for tensor in (W, bias, hidden_bias, hard)), n_layers, damping)
 
 
-def _check(
-    W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float
-) -> tuple[int, int, int]:
-    """V, H and B."""
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, int, float]
+"""What all operators here take: the arguments of `binary_damped`, in its order."""
+
+
+def _check(inputs: Inputs) -> tuple[int, int, int, int]:
+    """V, H, B and N."""
+    W, bias, hidden_bias, hard, n_layers, damping = inputs
     check_depth(n_layers)
-    if not 0 <= damping < 1:
-        raise InputError(f"damping must be between 0 and 1 (excluded), not {damping:g}.")
+    check_damping(damping)
     if W.dim() != 2 or bias.dim() != 2:
         raise InputError(f"W must have the shape [V, H] and bias [B, V], not {list(W.shape)} and {list(bias.shape)}.")
     (V, H), batch = W.shape, len(bias)
     given = {"bias": (bias, (batch, V)), "hidden_bias": (hidden_bias, (H,)), "hard": (hard, (batch, V))}
     check_reals("W", W=(W, (V, H)), **given)
-    return V, H, batch
+    return V, H, batch, n_layers
 
 
-def _odds(W: Tensor) -> Tensor:
-    """exp(W), padded."""
-    largest = float(W.abs().max()) if W.numel() else 0.0
-    if not largest <= LARGEST_WEIGHT:  # NaN too
-        raise InputError(f"the weights must not exceed {LARGEST_WEIGHT:g} in size, but one is {largest:g}.")
-    return copied_rows(W).exp_()
-
-
-def _states_shape(V: int, H: int, batch: int, n_layers: int) -> tuple[int, ...]:
+def _states_shape(inputs: Inputs) -> tuple[int, ...]:
     """Messages of both directions after each layer."""
+    V, H, batch, n_layers = _check(inputs)
     return batch, n_layers, 2, V, vectors(H)
+
+
+def _call(kernel: str, inputs: Inputs, parts: Sequence[Part], **results: "Tensor | None") -> None:
+    W, *tensors, n_layers, damping = inputs
+    task = BothTask(vectors(W.shape[1]), W.shape[1], W.shape[0], n_layers, damping)
+    given = {name: tensor.contiguous() for name, tensor in zip(("bias", "hidden_bias", "hard"), tensors, strict=True)}
+    call(kernel, task, W.dtype, parts, W=rows(W), odds=odds_of(W)[0], **given, **results)
 
 
 @operator("qtcore::binary_damped")
 def forward(
     W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float, keep: bool
 ) -> tuple[Tensor, Tensor]:
-    V, H, batch = _check(W, bias, hidden_bias, hard, n_layers, damping)
+    inputs = W, bias, hidden_bias, hard, n_layers, damping
+    shape = _states_shape(inputs)
     total = torch.empty_like(bias, memory_format=torch.contiguous_format)
-    states = buffers.lend(_states_shape(V, H, batch, n_layers), W.dtype) if keep else None
-    call(
-        "both_forward",
-        BothTask(vectors(H), H, V, n_layers, damping),
-        W.dtype,
-        parts_of(batch),
-        W=rows(W),
-        odds=_odds(W),
-        bias=bias.contiguous(),
-        hard=hard.contiguous(),
-        hidden_bias=hidden_bias.contiguous(),
-        total=total,
-        states=states,
-    )
+    states = buffers.lend(shape, W.dtype) if keep else None
+    _call("both_forward", inputs, parts_of(len(bias)), total=total, states=states)
     return total, nothing(W) if states is None else states
 
 
 @torch.library.register_fake(forward)
-def _(
-    W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float, keep: bool
-) -> tuple[Tensor, ...]:
-    V, H, batch = _check(W, bias, hidden_bias, hard, n_layers, damping)
-    shape = _states_shape(V, H, batch, n_layers) if keep else (0,)
-    return torch.empty_like(bias, memory_format=torch.contiguous_format), W.new_empty(shape)
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    *inputs, keep = arguments
+    shape = _states_shape(tuple(inputs))
+    return torch.empty_like(inputs[1], memory_format=torch.contiguous_format), inputs[0].new_empty(shape if keep else (0,))
 
 
 @operator("qtcore::binary_damped_backward")
@@ -119,28 +109,15 @@ def backward(
     states: Tensor,
     d_total: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    V, H, batch = _check(W, bias, hidden_bias, hard, n_layers, damping)
-    kept = {"states": (states, _states_shape(V, H, batch, n_layers)), "d_total": (d_total, bias.shape)}
-    check_reals("W", W=(W, W.shape), **kept)
-    parts, padded = parts_of(batch), vectors(H)
+    inputs = W, bias, hidden_bias, hard, n_layers, damping
+    check_reals("W", W=(W, W.shape), states=(states, _states_shape(inputs)), d_total=(d_total, bias.shape))
+    (V, H), parts = W.shape, parts_of(len(bias))
     d_bias = d_total.clone(memory_format=torch.contiguous_format)
-    d_hidden_bias, d_W = zeros((len(parts), padded), W.dtype), zeros((len(parts), V, padded), W.dtype)
-    call(
-        "both_backward",
-        BothTask(padded, H, V, n_layers, damping),
-        W.dtype,
-        parts,
-        W=rows(W),
-        odds=_odds(W),
-        bias=bias.contiguous(),
-        hard=hard.contiguous(),
-        hidden_bias=hidden_bias.contiguous(),
-        states=states.contiguous(),
-        d_bias=d_bias,
-        d_hidden_bias=d_hidden_bias,
-        d_W=d_W,
-    )
-    return d_W[..., :H].sum(0), d_bias, d_hidden_bias[:, :H].sum(0)
+    shared = [zeros((len(parts), *size, vectors(H)), W.dtype) for size in ((), (V,))]
+    results = {"d_bias": d_bias, "d_hidden_bias": shared[0], "d_W": shared[1]}
+    _call("both_backward", inputs, parts, states=states.contiguous(), **results)
+    d_hidden_bias, d_W = (each[..., :H].sum(0) for each in shared)
+    return d_W, d_bias, d_hidden_bias
 
 
 @torch.library.register_fake(backward)
@@ -152,32 +129,18 @@ def _(W: Tensor, bias: Tensor, hidden_bias: Tensor, *_: Any) -> tuple[Tensor, ..
 def trace(
     W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    V, H, batch = _check(W, bias, hidden_bias, hard, n_layers, damping)
+    inputs = W, bias, hidden_bias, hard, n_layers, damping
+    V, H, batch, _ = _check(inputs)
     visible, residual = W.new_empty(batch, n_layers, V), W.new_empty(batch, n_layers)
     beliefs = buffers.lend((batch, n_layers, vectors(H)), W.dtype)
-    call(
-        "both_forward",
-        BothTask(vectors(H), H, V, n_layers, damping),
-        W.dtype,
-        parts_of(batch),
-        W=rows(W),
-        odds=_odds(W),
-        bias=bias.contiguous(),
-        hard=hard.contiguous(),
-        hidden_bias=hidden_bias.contiguous(),
-        visible=visible,
-        beliefs=beliefs,
-        residual=residual,
-    )
+    _call("both_forward", inputs, parts_of(batch), visible=visible, beliefs=beliefs, residual=residual)
     return visible, beliefs[..., :H].clone(memory_format=torch.contiguous_format), residual
 
 
 @torch.library.register_fake(trace)
-def _(
-    W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float
-) -> tuple[Tensor, ...]:
-    V, H, batch = _check(W, bias, hidden_bias, hard, n_layers, damping)
-    return tuple(W.new_empty(batch, n_layers, *size) for size in ((V,), (H,), ()))
+def _(*inputs: Any) -> tuple[Tensor, ...]:
+    V, H, batch, n_layers = _check(inputs)
+    return tuple(inputs[0].new_empty(batch, n_layers, *size) for size in ((V,), (H,), ()))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -1,6 +1,7 @@
 """Damped layers of the Gaussian RBM, and their trace (csrc/damped.c)."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from qtcore.kernels import buffers, reference
 from qtcore.kernels.build import DampedTask
 from qtcore.kernels.ops.shared import (
     call,
+    check_damping,
     check_depth,
     check_reals,
     needs_gradient,
@@ -21,7 +23,7 @@ from qtcore.kernels.ops.shared import (
     vectors,
     zeros,
 )
-from qtcore.kernels.threads import parts_of
+from qtcore.kernels.threads import Part, parts_of
 
 
 def gaussian_damped(
@@ -64,20 +66,15 @@ def gaussian_damped_trace(
     return trace(*tensors, n_layers, damping, min_precision)
 
 
-def _check(
-    W: Tensor,
-    hidden_bias: Tensor,
-    linear: Tensor,
-    precision: Tensor,
-    is_free: Tensor,
-    n_layers: int,
-    damping: float,
-    min_precision: float,
-) -> tuple[int, int, int]:
-    """V, H and B."""
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, int, float, float]
+"""What all operators here take: the arguments of `gaussian_damped`, in its order."""
+
+
+def _check(inputs: Inputs) -> tuple[int, int, int, int]:
+    """V, H, B and N."""
+    W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision = inputs
     check_depth(n_layers)
-    if not 0 <= damping < 1:
-        raise InputError(f"damping must be between 0 and 1 (excluded), not {damping:g}.")
+    check_damping(damping)
     if not min_precision > 0:
         raise InputError(f"min_precision must be > 0, not {min_precision:g}.")
     if W.dim() != 2 or linear.dim() != 2:
@@ -85,12 +82,21 @@ def _check(
     (V, H), batch = W.shape, len(linear)
     unaries = {name: (x, (batch, V)) for name, x in (("linear", linear), ("precision", precision), ("is_free", is_free))}
     check_reals("W", W=(W, (V, H)), hidden_bias=(hidden_bias, (H,)), **unaries)
-    return V, H, batch
+    return V, H, batch, n_layers
 
 
-def _states_shape(V: int, H: int, batch: int, n_layers: int) -> tuple[int, ...]:
+def _states_shape(inputs: Inputs) -> tuple[int, ...]:
     """Logits to the hidden units, linear and precision parts to the pixels, after each layer."""
+    V, H, batch, n_layers = _check(inputs)
     return batch, n_layers, 3, V, vectors(H)
+
+
+def _call(kernel: str, inputs: Inputs, parts: Sequence[Part], **results: "Tensor | None") -> None:
+    W, *tensors, n_layers, damping, min_precision = inputs
+    task = DampedTask(vectors(W.shape[1]), W.shape[1], W.shape[0], n_layers, damping, min_precision)
+    names = ("hidden_bias", "linear", "precision", "is_free")
+    given = {name: tensor.contiguous() for name, tensor in zip(names, tensors, strict=True)}
+    call(kernel, task, W.dtype, parts, W=rows(W), **given, **results)
 
 
 @operator("qtcore::gaussian_damped")
@@ -105,41 +111,22 @@ def forward(
     min_precision: float,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    V, H, batch = _check(W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision)
+    inputs = W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision
+    shape = _states_shape(inputs)
     totals = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (linear, precision)]
-    states = buffers.lend(_states_shape(V, H, batch, n_layers), W.dtype) if keep else None
-    call(
-        "damped_forward",
-        DampedTask(vectors(H), H, V, n_layers, damping, min_precision),
-        W.dtype,
-        parts_of(batch),
-        W=rows(W),
-        hidden_bias=hidden_bias.contiguous(),
-        linear=linear.contiguous(),
-        precision=precision.contiguous(),
-        is_free=is_free.contiguous(),
-        total_linear=totals[0],
-        total_precision=totals[1],
-        states=states,
-    )
+    states = buffers.lend(shape, W.dtype) if keep else None
+    parts = parts_of(len(linear))
+    _call("damped_forward", inputs, parts, total_linear=totals[0], total_precision=totals[1], states=states)
     return totals[0], totals[1], nothing(W) if states is None else states
 
 
 @torch.library.register_fake(forward)
-def _(
-    W: Tensor,
-    hidden_bias: Tensor,
-    linear: Tensor,
-    precision: Tensor,
-    is_free: Tensor,
-    n_layers: int,
-    damping: float,
-    min_precision: float,
-    keep: bool,
-) -> tuple[Tensor, ...]:
-    V, H, batch = _check(W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision)
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    *inputs, keep = arguments
+    W, _, linear, precision, *_ = inputs
+    shape = _states_shape(tuple(inputs))
     totals = (torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (linear, precision))
-    return *totals, W.new_empty(_states_shape(V, H, batch, n_layers) if keep else (0,))
+    return *totals, W.new_empty(shape if keep else (0,))
 
 
 @operator("qtcore::gaussian_damped_backward")
@@ -156,29 +143,16 @@ def backward(
     d_linear: Tensor,
     d_precision: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    V, H, batch = _check(W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision)
+    inputs = W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision
     given = {"d_linear": (d_linear, linear.shape), "d_precision": (d_precision, linear.shape)}
-    check_reals("W", W=(W, W.shape), states=(states, _states_shape(V, H, batch, n_layers)), **given)
-    parts, padded = parts_of(batch), vectors(H)
+    check_reals("W", W=(W, W.shape), states=(states, _states_shape(inputs)), **given)
+    (V, H), parts = W.shape, parts_of(len(linear))
     of_linear, of_precision = (tensor.clone(memory_format=torch.contiguous_format) for tensor in (d_linear, d_precision))
-    d_hidden_bias, d_W = zeros((len(parts), padded), W.dtype), zeros((len(parts), V, padded), W.dtype)
-    call(
-        "damped_backward",
-        DampedTask(padded, H, V, n_layers, damping, min_precision),
-        W.dtype,
-        parts,
-        W=rows(W),
-        hidden_bias=hidden_bias.contiguous(),
-        linear=linear.contiguous(),
-        precision=precision.contiguous(),
-        is_free=is_free.contiguous(),
-        states=states.contiguous(),
-        d_linear=of_linear,
-        d_precision=of_precision,
-        d_hidden_bias=d_hidden_bias,
-        d_W=d_W,
-    )
-    return d_W[..., :H].sum(0), d_hidden_bias[:, :H].sum(0), of_linear, of_precision
+    shared = [zeros((len(parts), *size, vectors(H)), W.dtype) for size in ((), (V,))]
+    results = {"d_linear": of_linear, "d_precision": of_precision, "d_hidden_bias": shared[0], "d_W": shared[1]}
+    _call("damped_backward", inputs, parts, states=states.contiguous(), **results)
+    d_hidden_bias, d_W = (each[..., :H].sum(0) for each in shared)
+    return d_W, d_hidden_bias, of_linear, of_precision
 
 
 @torch.library.register_fake(backward)
@@ -198,39 +172,18 @@ def trace(
     damping: float,
     min_precision: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    V, H, batch = _check(W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision)
+    inputs = W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision
+    V, H, batch, _ = _check(inputs)
     totals, residual = W.new_empty(batch, n_layers, 2, V), W.new_empty(batch, n_layers)
     beliefs = buffers.lend((batch, n_layers, vectors(H)), W.dtype)
-    call(
-        "damped_forward",
-        DampedTask(vectors(H), H, V, n_layers, damping, min_precision),
-        W.dtype,
-        parts_of(batch),
-        W=rows(W),
-        hidden_bias=hidden_bias.contiguous(),
-        linear=linear.contiguous(),
-        precision=precision.contiguous(),
-        is_free=is_free.contiguous(),
-        beliefs=beliefs,
-        totals=totals,
-        residual=residual,
-    )
+    _call("damped_forward", inputs, parts_of(batch), beliefs=beliefs, totals=totals, residual=residual)
     return totals, beliefs[..., :H].clone(memory_format=torch.contiguous_format), residual
 
 
 @torch.library.register_fake(trace)
-def _(
-    W: Tensor,
-    hidden_bias: Tensor,
-    linear: Tensor,
-    precision: Tensor,
-    is_free: Tensor,
-    n_layers: int,
-    damping: float,
-    min_precision: float,
-) -> tuple[Tensor, ...]:
-    V, H, batch = _check(W, hidden_bias, linear, precision, is_free, n_layers, damping, min_precision)
-    return tuple(W.new_empty(batch, n_layers, *size) for size in ((2, V), (H,), ()))
+def _(*inputs: Any) -> tuple[Tensor, ...]:
+    V, H, batch, n_layers = _check(inputs)
+    return tuple(inputs[0].new_empty(batch, n_layers, *size) for size in ((2, V), (H,), ()))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

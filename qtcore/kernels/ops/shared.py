@@ -93,6 +93,11 @@ def check_depth(n_layers: int) -> None:
         raise InputError(f"the kernels run at least one layer, not {n_layers}.")
 
 
+def check_damping(damping: float) -> None:
+    if not 0 <= damping < 1:
+        raise InputError(f"damping must lie in [0, 1), not {damping:g}.")
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Calls
 
