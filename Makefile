@@ -18,9 +18,9 @@ STAMP := $(VENV)/.installed
 # No message from a browser is larger than an upload (4 MB); what is left of a closed window is cleared up after a minute.
 LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
 
-# Two workers, each of which takes a file at a time: tests of a file may share a server or a training. The order in which
-# files are taken is that of tests/conftest.py, the long ones first. A worker that dies ends the run, which would hang otherwise.
-PYTEST := $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Each worker takes a file at a time: tests of a file may share a server or a training. The order in which files are taken is
+# that of tests/conftest.py, the long ones first. A worker that dies ends the run, which would hang otherwise.
+PYTEST := $(RUN) -m pytest --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: app check test venv clean
 .DELETE_ON_ERROR:
@@ -30,12 +30,12 @@ app: $(STAMP)
 
 check: $(STAMP)
 	$(RUN) -m ruff check .
-	$(PYTEST) -p no:nbmake --ignore tests/ui --ignore notebooks -m "not slow" --hypothesis-profile check $(ARGS)
+	$(PYTEST) -n 2 -p no:nbmake --ignore tests/ui --ignore notebooks -m "not slow" --hypothesis-profile check $(ARGS)
 
 test: $(STAMP)
 	$(RUN) -m tests.ui.chromium
 	$(RUN) -m ruff check .
-	$(PYTEST) --nbmake $(ARGS)
+	$(PYTEST) -n 3 --nbmake $(ARGS)
 
 venv: $(STAMP)
 

@@ -49,7 +49,7 @@ async def dispatch_all(doc: Document) -> None:
 def on_server_loaded(server_context: ServerContext) -> None:
     logging.getLogger("asyncio").addFilter(goodbye)
     logging.getLogger("bokeh.server.protocol_handler").addFilter(without_content)
-    ServerConnection.error = plain_error  # type: ignore[assignment,method-assign]
+    ServerConnection.error = plain_error
     panel_document._dispatch_msgs = dispatch_all
 
 

@@ -28,17 +28,31 @@ SLOW_FILES = {"test_memory.py", "test_torch_compile.py"}
 """Slow as a whole, besides those that say so themselves, the browser tests and the notebooks: memory, and torch.compile."""
 
 FIRST = (
-    "test_types.py",
-    "ui/test_shell.py",
-    "ui/test_faces.py",
-    "test_reproduce.py",
-    "ui/test_lab.py",
-    "ui/test_digits.py",
-    "ui/test_contours.py",
-    "ui/test_jupyter.py",
-    "app/test_memory.py",
+    "tests/ui/test_shell.py",
+    "tests/test_reproduce.py",
+    "tests/test_types.py",
+    "tests/ui/test_faces.py",
+    "tests/models/test_extremes.py",
+    "notebooks/06_the_models_of_the_paper.ipynb",
+    "tests/ui/test_lab.py",
+    "tests/data",
+    "tests/learn/test_kill.py",
+    "tests/ui/test_digits.py",
+    "notebooks/05_query_training.ipynb",
+    "tests/test_train.py",
+    "tests/ui/test_jupyter.py",
+    "notebooks/07_bring_your_own.ipynb",
+    "tests/test_fetch.py",
+    "tests/ui/test_contours.py",
+    "notebooks/03_loops.ipynb",
+    "notebooks/08_consistency.ipynb",
+    "tests/app/test_memory.py",
 )
-"""The longest files, longest first: two workers end at about the same time if what is left at last is short."""
+"""What takes long comes first, so that what is left at last is short; those that wait for a browser, which leave a core
+idle, between those that do not."""
+
+TOGETHER = (HERE / "data",)
+"""Folders whose files are one group for a worker: they share what takes long to load."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,9 +61,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         if BROWSER in item.path.parents or item.path.name in SLOW_FILES or item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow)
     yield
-    order = {HERE / name: place for place, name in enumerate(FIRST)}
+    order = {HERE.parent / name: place for place, name in enumerate(FIRST)}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (order.get(item.path, len(order)), item.path not in slow))
+    for item in items:
+        group = next((folder for folder in TOGETHER if folder in item.path.parents), item.path)
+        item.add_marker(pytest.mark.xdist_group(group.relative_to(HERE.parent).as_posix()))
+    items.sort(key=lambda item: (_place(item.path, order), item.path not in slow))
+
+
+def _place(path: Path, order: dict[Path, int]) -> int:
+    return min((order[each] for each in (path, *path.parents) if each in order), default=len(order))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -72,30 +72,43 @@ def border_labels(images: Tensor) -> Tensor:
 
 
 def add_noise(
-    labels: Tensor, p_missing: float = P_MISSING, n_spurious: int = N_SPURIOUS, seed: int | tuple[int, ...] = 0
+    labels: Tensor,
+    p_missing: float | Array = P_MISSING,
+    n_spurious: int | Array = N_SPURIOUS,
+    seed: int | tuple[int, ...] = 0,
 ) -> Tensor:
     """A noisy contour, uint8 0 or 1, for label images [(n,) h, w]; the same seed gives the same noise.
 
-    Strokes are placed one after another, each on OUT that is free of earlier ones too. Where no place is left, an
-    image gets fewer strokes.
+    The noise is the same for all images, or has one entry for each. Strokes are placed one after another, each on OUT
+    that is free of earlier ones too. Where no place is left, an image gets fewer strokes.
     """
     if labels.dim() not in (2, 3) or labels.dtype != torch.uint8:
         raise InputError(
             f"labels are {labels.dtype} {tuple(labels.shape)}; expected uint8, [height, width] or [n, height, width]."
         )
-    if not 0 <= p_missing <= 1:
-        raise InputError(f"p_missing is {p_missing}; expected a probability from 0 to 1.")
-    if not isinstance(n_spurious, int) or n_spurious < 0:
-        raise InputError(f"n_spurious is {n_spurious}; expected a whole number from 0 up.")
     batch = labels.detach().cpu().numpy()
     batch = batch[None] if labels.dim() == 2 else batch
+    missing, strokes = _each("p_missing", p_missing, len(batch)), _each("n_spurious", n_spurious, len(batch))
+    if not ((missing >= 0) & (missing <= 1)).all():
+        raise InputError(f"p_missing is {p_missing}; expected a probability from 0 to 1.")
+    if strokes.dtype.kind not in "iu" or (strokes < 0).any():
+        raise InputError(f"n_spurious is {n_spurious}; expected a whole number from 0 up.")
     noisy = np.empty_like(batch)
     rng = np.random.default_rng(seed)
     for start in range(0, len(batch), CHUNK):
-        part = batch[start : start + CHUNK]
-        kept = (part == CONTOUR) & (rng.random(part.shape, np.float32) >= p_missing)
-        noisy[start : start + CHUNK] = kept | _strokes(part, n_spurious, rng)
+        chunk = slice(start, start + CHUNK)
+        part = batch[chunk]
+        kept = (part == CONTOUR) & (rng.random(part.shape, np.float32) >= missing[chunk, None, None])
+        noisy[chunk] = kept | _strokes(part, strokes[chunk], rng)
     return torch.from_numpy(noisy).reshape(labels.shape).to(labels.device)
+
+
+def _each(name: str, value: float | Array, n: int) -> Array:
+    """One entry for each image."""
+    given = np.asarray(value)
+    if given.shape not in ((), (n,)):
+        raise InputError(f"{name} has the shape {list(given.shape)}; expected one number, or one for each of {n} images.")
+    return np.broadcast_to(given.astype(np.float32) if given.dtype.kind == "f" else given, n)
 
 
 def emission_of(noisy: Tensor, labels: Tensor, p_missing: float = P_MISSING) -> Tensor:
@@ -105,19 +118,19 @@ def emission_of(noisy: Tensor, labels: Tensor, p_missing: float = P_MISSING) -> 
     return torch.tensor([1 - p_missing, spurious, EMISSION_IN], dtype=torch.float64).clamp(EMISSION_IN, EMISSION_MAX)
 
 
-def _strokes(labels: Array, n_strokes: int, rng: np.random.Generator) -> Array:
-    """Which pixels lie on spurious strokes, bool [n, h, w]."""
+def _strokes(labels: Array, n_strokes: Array, rng: np.random.Generator) -> Array:
+    """Which pixels lie on spurious strokes, bool [n, h, w]; `n_strokes` [n] of them in each image."""
     n, height, width = labels.shape
     strokes = np.zeros(labels.shape, bool)
     if height <= 2 * _REACH or width <= 2 * _REACH:
         return strokes
     free = _clean_centres(labels == OUT)
     grid = free[:, 3:-3, 3:-3]  # the frame takes up what the blocks below write beyond the edge
-    for _ in range(n_strokes):
+    for number in range(int(n_strokes.max(initial=0))):
         # The k-th free centre of each image, k uniform: flat positions of all free centres, image after image.
         counts = grid.sum((1, 2))
         chance, orientation = rng.random(n), rng.integers(4, size=n)
-        image = np.flatnonzero(counts)
+        image = np.flatnonzero((counts > 0) & (number < n_strokes))
         if not len(image):
             break
         first = np.cumsum(counts)[image] - counts[image]

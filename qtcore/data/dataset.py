@@ -14,15 +14,15 @@ Source = Literal["exact", "rearranged", "stand-in"]
 class Dataset:
     """Train, validation and test rows, with their metadata.
 
-    =============  ==================================================  ==========================
+    =============  ==================================================  ===============================
     kind           values of `train`, `valid`, `test`                  sets
-    =============  ==================================================  ==========================
+    =============  ==================================================  ===============================
     ``binary``     float32 0 or 1, [n, V]                              the eight binary sets
     ``soft``       float32 in [0, 1], [n, V]                           digits
     ``gaussian``   float32, standardised, [n, V]                       frey
     ``image``      uint8 grey levels, [n, 28, 28]                      mnist, glyphs
-    ``grid``       uint8 0 or 1, the noisy contour, [n, 30, 30]        border, border-glyphs
-    =============  ==================================================  ==========================
+    ``grid``       uint8 0 or 1, the noisy contour, [n, 30, 30]        border, border-glyphs, drawings
+    =============  ==================================================  ===============================
     """
 
     name: str

@@ -53,9 +53,9 @@ def _drawn(seed: int, stream: int, n: int) -> tuple[Array, Array]:
     return np.stack([draw_glyph(int(digit), rng) for digit in digits]), digits
 
 
-def draw_glyph(digit: int, rng: np.random.Generator) -> Array:
-    """One digit in a random size, slant, stroke width and place: uint8 [28, 28]."""
-    template, box = _template(digit, int(rng.integers(MAX_STROKE + 1)))
+def draw_glyph(character: int | str, rng: np.random.Generator) -> Array:
+    """One digit or letter in a random size, slant, stroke width and place: uint8 [28, 28]."""
+    template, box = _template(str(character), int(rng.integers(MAX_STROKE + 1)))
     size = rng.uniform(*HEIGHT) / box[1] * DETAIL  # template pixels to drawn pixels
     angle, slant = np.deg2rad(rng.uniform(*ANGLE)), rng.uniform(*SLANT)
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
@@ -80,15 +80,15 @@ def _shift(used: Array, rng: np.random.Generator) -> int:
 
 
 @functools.cache
-def _template(digit: int, stroke: int) -> tuple[Image.Image, Array]:
-    """A large upright digit in the middle of a square image, and the width and height of its box."""
+def _template(character: str, stroke: int) -> tuple[Image.Image, Array]:
+    """A large upright digit or letter in the middle of a square image, and the width and height of its box."""
     font = ImageFont.load_default(size=SIDE * SCALE * 0.8)
     side = 2 * SIDE * SCALE
     image = Image.new("L", (side, side))
     draw = ImageDraw.Draw(image)
-    left, top, right, bottom = draw.textbbox((0, 0), str(digit), font=font, stroke_width=stroke)
+    left, top, right, bottom = draw.textbbox((0, 0), character, font=font, stroke_width=stroke)
     corner = (side / 2 - (left + right) / 2, side / 2 - (top + bottom) / 2)
-    draw.text(corner, str(digit), fill=255, font=font, stroke_width=stroke)
+    draw.text(corner, character, fill=255, font=font, stroke_width=stroke)
     return image, np.array([right - left, bottom - top])
 
 

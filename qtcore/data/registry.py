@@ -7,6 +7,7 @@ from qtcore.data.binary_sets import SETS
 from qtcore.data.border_sets import BORDER, BORDER_GLYPHS
 from qtcore.data.dataset import Dataset
 from qtcore.data.digits import DIGITS
+from qtcore.data.drawings import DRAWINGS
 from qtcore.data.frey import FREY
 from qtcore.data.glyphs import GLYPHS
 from qtcore.data.mnist import MNIST
@@ -14,7 +15,7 @@ from qtcore.data.specification import Specification
 from qtcore.errors import InputError, UnknownNameError, nearest
 
 _BINARY = tuple(known.specification for known in SETS.values())
-_ALL = (*_BINARY, DIGITS, FREY, MNIST, BORDER, GLYPHS, BORDER_GLYPHS)
+_ALL = (*_BINARY, DIGITS, FREY, MNIST, BORDER, GLYPHS, BORDER_GLYPHS, DRAWINGS)
 _TABLE_1 = sorted((entry for entry in _ALL if entry.in_table_1), key=lambda entry: entry.name)  # the paper's order
 
 SPECIFICATIONS: dict[str, Specification] = {entry.name: entry for entry in (*_TABLE_1, *_ALL)}
@@ -36,7 +37,7 @@ def specification_of(name: str) -> Specification:
 def load(name: str, **options: Any) -> Dataset:
     """The dataset `name`, downloaded first if it is not on this machine.
 
-    Options: those of the dataset, such as `seed` (digits, frey, glyphs, border, border-glyphs), `p_missing` and
+    Options: those of the dataset, such as `seed` (digits, frey, glyphs, border, border-glyphs, drawings), `p_missing` and
     `n_spurious` (border, border-glyphs).
     """
     loader = specification_of(name).load
