@@ -1,5 +1,5 @@
 # make app    serve the app at http://localhost:5006
-# make check  ruff, mypy (as one of the tests), and the tests without those marked slow
+# make check  ruff, mypy (as one of the tests), and the tests that are not slow, with a few cases of each
 # make test   ruff, mypy (as one of the tests), all tests and all notebooks
 #
 # All make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
@@ -18,9 +18,12 @@ STAMP := $(VENV)/.installed
 # No message from a browser is larger than an upload (4 MB); what is left of a closed window is cleared up after a minute.
 LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
 
-# Each worker takes a file at a time: tests of a file may share a server or a training. The order in which files are taken is
-# that of tests/conftest.py, the long ones first. A worker that dies ends the run, which would hang otherwise.
-PYTEST := $(RUN) -m pytest --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
+# Each worker takes a file at a time: tests of a file may share a server or a training. Which files are taken first, and which
+# belong together, stands in tests/conftest.py. A worker that dies ends the run, which would hang otherwise.
+PYTEST := $(RUN) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
+# Hundreds of processes are started here: none should compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: app check test venv clean
 .DELETE_ON_ERROR:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # The tensors here are tiny: on a busy machine a second thread costs a hundred times what it saves. Before torch is
 # imported, and for all processes that tests start: each worker of pytest-xdist should need one core.
@@ -12,6 +13,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 # Drawn anew from the same seed in every run, so that a failure is there again tomorrow.
 settings.register_profile(
@@ -51,22 +53,48 @@ FIRST = (
 """What takes long comes first, so that what is left at last is short; those that wait for a browser, which leave a core
 idle, between those that do not."""
 
-TOGETHER = (HERE / "data",)
-"""Folders whose files are one group for a worker: they share what takes long to load."""
+TOGETHER = ("tests/data/",)
+"""Folders whose files go to one worker: they share what takes long to load."""
+
+
+class Scheduler(LoadFileScheduling):
+    """A file, or a folder of `TOGETHER`, goes to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    return Scheduler(config, log)
+
+
+FEW = 4
+"""How many cases of a parametrised test `make check` runs: the first, the last, and some between."""
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:  # before they are chosen by their marks
         if BROWSER in item.path.parents or item.path.name in SLOW_FILES or item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow)
     yield
+    if settings.default is not None and settings.default.max_examples < FEW:  # the profile "check"
+        _deselect_cases(config, items)
     order = {HERE.parent / name: place for place, name in enumerate(FIRST)}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    for item in items:
-        group = next((folder for folder in TOGETHER if folder in item.path.parents), item.path)
-        item.add_marker(pytest.mark.xdist_group(group.relative_to(HERE.parent).as_posix()))
     items.sort(key=lambda item: (_place(item.path, order), item.path not in slow))
+
+
+def _deselect_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave a few cases of every test."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    few = {case for every in cases.values() for case in every[:: max(1, -(-(len(every) - 1) // (FEW - 1)))]}
+    few |= {every[-1] for every in cases.values()}
+    config.hook.pytest_deselected(items=[item for item in items if item not in few])
+    items[:] = [item for item in items if item in few]
 
 
 def _place(path: Path, order: dict[Path, int]) -> int:

@@ -45,7 +45,7 @@ def load_glyphs(seed: int = 0) -> Dataset:
     )
 
 
-@functools.lru_cache(len(N_ROWS))  # seconds; two datasets are made of the same glyphs
+@functools.lru_cache(2 * len(N_ROWS))  # seconds; two datasets are made of the same glyphs
 def _drawn(seed: int, stream: int, n: int) -> tuple[Array, Array]:
     """The images of a split, and their digits."""
     rng = np.random.default_rng((seed, stream))

@@ -321,6 +321,7 @@ class TestOriginals:
         load("frey")
         assert sorted(server.requests) == asked  # the second time nothing is asked for
 
+    @pytest.mark.slow
     def test_two_processes_load_the_same_set(
         self, data_folder: Path, server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
