@@ -11,6 +11,8 @@ from qtcore.models.base import Model
 METHODS = {"pcd": "PCD", "advil": "AdVIL"}
 """Other ways to train the same model; the query-trained one has the plain name."""
 OTHER_KIND = {"rbm": "dbm", "dbm": "rbm"}
+FIXED = "fixed"
+"""The same model, trained at a single depth."""
 
 Make = Callable[[str, Model, int], engine.Run]
 
@@ -23,23 +25,36 @@ def offered(name: str, layers: Sequence[int]) -> dict[str, str]:
     other = OTHER_KIND.get(name.partition("/")[0])
     if other and _sibling(name, other) in shipped:
         options[other] = other.upper()
+    if _sibling(name, FIXED) in shipped:
+        options[FIXED] = "fixed depth"
     if name in shipped:
         options["untrained"] = "untrained"
     return options | {f"layers-{count}": f"{count} layers" for count in layers}
 
 
 def _sibling(name: str, word: str) -> str:
-    """The model of the same dataset that was trained by another method, or is of the other kind."""
+    """The model of the same dataset that was trained by another method or at a fixed depth, or is of the other kind."""
+    if word == FIXED:
+        return f"{name}-{FIXED}"
     kind, _, dataset = name.partition("/")
     return f"{word}/{dataset}" if word in OTHER_KIND else f"{kind}-{word}/{dataset}"
 
 
 class Comparison:
-    """A row of buttons and the chosen comparison. `changed` is called when the user chooses another one."""
+    """A row of buttons and the chosen comparison. `changed` is called when the user chooses another one. `depth` is the number
+    of layers to show, by default the model's own."""
 
-    def __init__(self, name: str, layers: Sequence[int], wanted: str, changed: Callable[[], None], width: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        layers: Sequence[int],
+        wanted: str,
+        changed: Callable[[], None],
+        width: int,
+        depth: int | None = None,
+    ) -> None:
         self.value = wanted
-        self._layers, self._changed = layers, changed
+        self._layers, self._changed, self._depth = layers, changed, depth
         self.row = Choices(heading="Compare with", width=width, margin=(14, 0, 0, 0))
         self.use(name)
         self.row.param.watch(self._on_click, "clicks")
@@ -60,16 +75,17 @@ class Comparison:
 
     def runs(self, model: Model, make: Make) -> list[engine.Run]:
         """The run of the model that is shown, and that of the other one; `make(label, model, layers)` makes a run."""
-        own = f"{model.n_layers} layers"
+        depth = self._depth or model.n_layers
+        own = f"{depth} layers"
         if not self.value:
-            return [make(own, model, model.n_layers)]
+            return [make(own, model, depth)]
         if self.value.startswith("layers-"):
             count = int(self.value.removeprefix("layers-"))
-            return [make(own, model, model.n_layers), make(f"{count} layers", model, count)]
+            return [make(own, model, depth), make(f"{count} layers", model, count)]
         if self.value == "untrained":
             other, labels = engine.untrained(model), ("trained", "untrained")
         else:
             other = engine.model(_sibling(self.name, self.value))
             own_kind = OTHER_KIND.get(self.value)
-            labels = (own_kind.upper(), self.value.upper()) if own_kind else ("QT", METHODS[self.value])
-        return [make(labels[0], model, model.n_layers), make(labels[1], other, other.n_layers)]
+            labels = (own_kind.upper(), self.value.upper()) if own_kind else ("QT", METHODS.get(self.value, "fixed depth"))
+        return [make(labels[0], model, depth), make(labels[1], other, self._depth or other.n_layers)]

@@ -254,11 +254,40 @@ def patches(size: int = 5, count: int = 1, image_shape: tuple[int, int] | None =
     return _Patches(size, count, image_shape)
 
 
+@dataclass(frozen=True, eq=False)
+class _Halves(Mask):
+    image_shape: tuple[int, int] | None
+
+    def draw(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+        height, width = _image_shape(shape, self.image_shape)
+        device = _device(generator)
+        row = torch.arange(height, device=device)[:, None].expand(height, width)
+        column = torch.arange(width, device=device).expand(height, width)
+        # Left, right, upper and lower half; the middle of an odd number of pixels belongs to both.
+        hidden = torch.stack([2 * column < width, 2 * column >= width - 1, 2 * row < height, 2 * row >= height - 1])
+        which = torch.randint(4, (shape[0],), generator=generator, device=device)
+        return ~hidden[which].reshape(tuple(shape))
+
+
+def halves(image_shape: tuple[int, int] | None = None) -> Mask:
+    """The targets are the left, right, upper or lower half of the image, at random.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import halves
+        >>> query = halves((2, 4))(torch.zeros(1, 8), torch.Generator().manual_seed(1))
+        >>> query.target.int().view(2, 4)
+        tensor([[0, 0, 1, 1],
+                [0, 0, 1, 1]], dtype=torch.int32)
+    """
+    return _Halves(image_shape)
+
+
 def _image_shape(shape: Sequence[int], image_shape: tuple[int, int] | None) -> tuple[int, int]:
     if image_shape is None and len(shape) == 3:
         return int(shape[1]), int(shape[2])
     if image_shape is None:
-        raise InputError(f"patches need image_shape=(height, width) for data of shape {list(shape)}.")
+        raise InputError(f"patches and halves need image_shape=(height, width) for data of shape {list(shape)}.")
     count = 1
     for size in shape[1:]:
         count *= size
@@ -351,8 +380,19 @@ def mixture(*parts: Mask, weights: Sequence[float] | None = None) -> Mask:
     return _Mixture(parts, shares)
 
 
+KNOWN = "uniform[:p], patches[:size[xcount]], halves, one-target, everything, or a mixture such as 2*uniform+patches"
+
+
 def parse(text: str, image_shape: tuple[int, int] | None = None) -> Mask:
-    """A distribution from its name on a command line: uniform[:p], patches[:size[xcount]], one-target, everything."""
+    """A distribution from its name on a command line: uniform[:p], patches[:size[xcount]], halves, one-target, everything, or a
+    mixture such as 2*uniform+patches+halves, in which half of the samples get uniform queries."""
+    if "+" in text:
+        weighted = [part.rpartition("*") for part in text.split("+")]
+        try:
+            weights = [float(weight or 1) for weight, _, _ in weighted]
+        except ValueError as error:
+            raise InputError(f"the weights in the mixture {text!r} must be numbers, such as 2*uniform+patches.") from error
+        return mixture(*(parse(name, image_shape) for _, _, name in weighted), weights=weights)
     name, _, rest = text.partition(":")
     try:
         if name == "uniform":
@@ -360,9 +400,11 @@ def parse(text: str, image_shape: tuple[int, int] | None = None) -> Mask:
         if name == "patches":
             size, _, count = (rest or "5").partition("x")
             return patches(int(size), int(count or 1), image_shape)
+        if name == "halves" and not rest:
+            return halves(image_shape)
         if name in ("one-target", "everything") and not rest:
             return one_target() if name == "one-target" else fixed()
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-    raise InputError(f"queries cannot be {text!r}; give uniform[:p], patches[:size[xcount]], one-target or everything.")
+    raise InputError(f"queries cannot be {text!r}; give {KNOWN}.")

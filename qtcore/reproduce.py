@@ -3,6 +3,7 @@
     python -m qtcore.reproduce all --evaluate-only             the tables from the shipped models, in minutes
     python -m qtcore.reproduce table1 --datasets adult dna --methods qt --seeds 3
     python -m qtcore.reproduce frey --budget quick             a quick end-to-end run
+    python -m qtcore.reproduce depth --evaluate-only           the score of every shipped model over the depth
     python -m qtcore.reproduce all --scheduler tcp://host:8786 on a Dask cluster; by default on all cores here
 
 Trains what is missing, scores it on the test set with fresh queries, and writes one record per cell and seed, the tables as
@@ -28,8 +29,8 @@ from qtcore.support.cli import arguments, guarded
 class Command:
     """Which cells, and what to do with them."""
 
-    table: tyro.conf.Positional[Literal["table1", "frey", "grid", "all"]] = "all"
-    """Which table."""
+    table: tyro.conf.Positional[Literal["table1", "frey", "grid", "depth", "all"]] = "all"
+    """Which table; depth: the score of every shipped model, layer by layer."""
     methods: tuple[str, ...] = ()
     """qt, pcd, advil, image-gaussian, pixel-gaussian, random; all by default."""
     datasets: tuple[str, ...] = ()
@@ -67,9 +68,10 @@ def main() -> int:
         raise InputError("no cell has both such a method and such a dataset; leave one of the two options out.")
     problems = []
     if not command.evaluate_only:
-        todo = [cell for cell in chosen if cell.trained and not checkpoint_path(command.assets, cell).exists()]
-        if todo:
-            problems += train_missing(todo, command.assets, command.budget == "quick", command.scheduler)
+        todo = {checkpoint_path(command.assets, cell): cell for cell in reversed(chosen) if cell.trained}
+        missing = [cell for path, cell in reversed(todo.items()) if not path.exists()]
+        if missing:
+            problems += train_missing(missing, command.assets, command.budget == "quick", command.scheduler)
     records, unscored = score_all(chosen, command.assets, command.evaluate_only, command.gibbs, command.gibbs_rows)
     others, damaged = other_records(chosen, command.assets, command.seeds)
     for text in write_tables(records + others, command.table, command.assets):

@@ -21,9 +21,10 @@ from qtcore.paper.printed import DATASETS
 
 
 def test_every_pair_of_the_paper_is_there_and_three_that_need_no_data() -> None:
-    tables = {f"{kind}/{name}" for kind in ("rbm", "dbm") for name in DATASETS} | {"grbm/frey", "grid/border"}
+    tables = {f"{kind}/{name}" for kind in ("rbm", "dbm") for name in DATASETS} | {"grbm/frey", "grid/border-fixed"}
     assert len(tables) == 2 * 9 + 2
-    assert tables | {"grid/border-glyphs", "grid/border-authors"} == EXPERIMENTS.keys()
+    others = {"grid/border", "grid/border-glyphs", "grid/border-authors", "grid/drawings"}
+    assert tables | others == EXPERIMENTS.keys()
     assert {experiment.dataset for experiment in EXPERIMENTS.values()} <= set(data.names())
 
 
@@ -134,7 +135,7 @@ def test_recipes_are_what_made_the_shipped_models(name: str) -> None:
     recorded = made_by(qtcore.load(name).provenance.as_dict())[-len(experiment.phases) :]
     for phase, about in zip(experiment.phases, recorded, strict=True):
         was = Settings(**about["settings"])
-        for key in ("batch", "warmup", "averaging", "train_layers", "seed"):
+        for key in ("batch", "warmup", "averaging", "train_layers", "train_depths", "seed"):
             assert getattr(phase, key) == getattr(was, key), key
         if phase.steps is None:
             assert (phase.epochs, phase.schedule, phase.decay_from) == (was.epochs, was.schedule, was.decay_from)

@@ -16,7 +16,7 @@ from qtcore.fetch import main
 from qtcore.support.cli import guarded
 from tests.data.conftest import Server, data_folder, good, server  # noqa: F401
 
-OFFLINE = ("digits", "glyphs", "border-glyphs")
+OFFLINE = ("digits", "glyphs", "border-glyphs", "drawings")
 NOBODY = "http://127.0.0.1:9"  # the discard port: nobody listens
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qtcore import PairwiseMRF, Query
 from qtcore.errors import InputError
 from qtcore.metrics import nce
-from qtcore.query import fixed, mixture, one_target, patches, uniform
+from qtcore.query import fixed, halves, mixture, one_target, parse, patches, uniform
 
 from .strategies import EVIDENCE, KINDS, answer, ask, backends, build, kinds, randomise, rng, seeds
 
@@ -274,6 +274,33 @@ def test_a_mixture_takes_each_samples_mask_from_one_part() -> None:
     assert float((equal - 1000).abs().max()) < 5 * math.sqrt(3000 * 2 / 9)
 
 
+@pytest.mark.parametrize(("height", "width"), [(4, 6), (5, 3), (1, 1)])
+def test_halves(height: int, width: int) -> None:
+    observed = drawn(halves((height, width)), (400, height * width), 0).view(400, height, width)
+    left, upper = torch.zeros(2, height, width, dtype=torch.bool)
+    left[:, : -(-width // 2)] = True
+    upper[: -(-height // 2)] = True
+    counts = [int((~observed == half).all((1, 2)).sum()) for half in (left, left.flip(1), upper, upper.flip(0))]
+    if (height, width) == (1, 1):
+        assert counts == [400] * 4
+    else:
+        assert sum(counts) == 400
+        assert max(abs(count - 100) for count in counts) < 5 * math.sqrt(75)
+    assert torch.equal(drawn(halves(), (4, 2, 2), 3), drawn(halves((2, 2)), (4, 4), 3).view(4, 2, 2))
+    with pytest.raises(InputError, match="halves need image_shape"):
+        drawn(halves(), (4, 6), 0)
+
+
+def test_a_mixture_by_its_name() -> None:
+    shape = (600, 12)
+    named = drawn(parse("2*uniform:0.1+patches:2+halves", (3, 4)), shape, 1)
+    made = drawn(mixture(uniform(0.1), patches(2, 1, (3, 4)), halves((3, 4)), weights=(2, 1, 1)), shape, 1)
+    assert torch.equal(named, made)
+    for text in ("two*uniform+patches", "uniform+some", "uniform+", "+", "-1*uniform+patches"):
+        with pytest.raises(InputError):
+            parse(text, (3, 4))
+
+
 def test_truth_goes_along_with_drawn_masks() -> None:
     truth = torch.ones(3, 2, 2)
     query = uniform()(torch.zeros(3, 2, 2), rng(0), truth)
@@ -296,7 +323,7 @@ def test_drawn_queries_train_a_model() -> None:
         (lambda: patches(0), "a size and a count of at least 1, not 0 and 1"),
         (lambda: patches(2, 0), "a size and a count of at least 1"),
         (lambda: patches(4).draw((2, 3, 5)), "a patch of 4 pixels does not fit into an image of 3×5"),
-        (lambda: patches(2).draw((2, 9)), r"patches need image_shape=\(height, width\)"),
+        (lambda: patches(2).draw((2, 9)), r"patches and halves need image_shape=\(height, width\)"),
         (lambda: patches(2, 1, (3, 3)).draw((2, 8)), "3×3 does not have the 8 variables"),
         (lambda: fixed(torch.ones(3)).draw((2, 4)), r"the fixed mask \[3\] does not fit data of shape \[2, 4\]"),
         (lambda: fixed(torch.full((4,), 2.0))(torch.zeros(2, 4)), r"a weight in \[0, 1\], but it holds 2"),

@@ -18,6 +18,10 @@ def record(method: str, model: str, dataset: str, seed: int = 0, source: str = "
     }  # fmt: skip
 
 
+def depths(model: str, dataset: str, layers: list[int], nce: list[float], **more: list[float]) -> tables.Record:
+    return record("qt", model, dataset) | {"table": "depth", "scores": {"layer": layers, "nce_bits": nce} | more}
+
+
 def test_the_papers_own_claims_hold_in_what_we_typed() -> None:
     """QT is best on all sets but DNA for the RBM, and on 8 of 9 for the DBM (main text)."""
     for model, rivals in (("rbm", ("advil-bp", "advil-gibbs", "pcd-bp", "pcd-gibbs")), ("dbm", ("advil-bp", "advil-gibbs"))):
@@ -63,9 +67,11 @@ def test_plots(name: str, tmp_path: Path) -> None:
         "table1": ["RBM: NCE in bits", "DBM: NCE in bits"],
         "frey": ["NCE in bits"],
         "grid": ["IoU % (higher is better)", "NCE in nats (lower is better)"],
+        "depth": [],
     }[name]
     ours = [record("qt", "rbm", "adult", bp=0.1), record("qt", "grbm", "frey", uniform=1.5, patches=1.4)]
-    ours.append(record("qt", "grid", "border", iou=97.0, nce=0.03, iou_framed=96.0, nce_framed=0.04))
+    ours.append(record("qt", "grid", "border-fixed", iou=97.0, nce=0.03, iou_framed=96.0, nce_framed=0.04))
+    ours.append(depths("grid", "border", [1, 2, 15], [0.5, 0.2, 0.1], iou=[20.0, 60.5, 97.25]))
     pictures = []
     for records in ([], ours):
         tables.plot(name, records, tmp_path / "plot.png")
@@ -102,6 +108,28 @@ def test_more_iou_is_better_and_less_nce_is() -> None:
     assert "worse" in line.split("|")[3]
 
 
+def test_a_grid_over_depths_has_rows_of_its_own() -> None:
+    ours = record("qt", "grid", "border", iou=95.0, nce=0.05, iou_deep=96.5, nce_deep=0.04)
+    text = tables.markdown("grid", [ours])
+    lines = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| QT")}
+    assert "**95.00**" in lines["QT over depths, own evidence in the belief, after 15 layers"]
+    assert "**96.50**" in lines["QT over depths, own evidence in the belief, after 60 layers"]
+    assert "not yet trained" in lines["QT, own evidence in the belief"]
+
+
+def test_scores_over_the_depth() -> None:
+    records = [depths("rbm", "adult", [1, 5, 60], [0.5, 0.2, 0.125])]
+    records.append(depths("grid", "border", [1, 2], [0.5, 0.2], iou=[20.0, 60.52]))
+    text = tables.markdown("depth", records)
+    assert text.index("Grid MRF: IoU in %") < text.index("RBM: NCE in bits")
+    (grid,) = (line for line in text.splitlines() if line.startswith("| border"))
+    (rbm,) = (line for line in text.splitlines() if line.startswith("| adult"))
+    assert [cell.strip() for cell in grid.split("|")[2:5]] == ["20.0", "60.5", ""]  # layers 1, 2 and 3
+    assert [cell.strip() for cell in rbm.split("|")[2:6]] == ["0.500", "", "", "0.200"]
+    assert rbm.split("|")[-2].strip() == "0.125"
+    assert tables.depth_curves([record("qt", "rbm", "adult") | {"table": "depth"}]) == {}  # an empty record
+
+
 def test_frey_rows() -> None:
     result = tables.markdown(
         "frey", [record("advil", "grbm", "frey", **{"uniform": 1.55, "uniform-gibbs": 1.6, "patches": 1.5})]
@@ -117,7 +145,7 @@ def test_summary_has_the_query_trained_figures() -> None:
     lines = tables.summary(records).splitlines()
     assert "| RBM, Adult: NCE in bits | 0.160 | 0.167 | better |" in lines
     assert "| DBM, Adult: NCE in bits | – | 0.169 | not yet trained |" in lines
-    assert len(lines) == 2 + 9 + 9 + 2 + 4
+    assert len(lines) == 2 + 9 + 9 + 2 + 6
 
 
 def test_what_was_spent_on_advil_stands_below_the_table(tmp_path: Path) -> None:

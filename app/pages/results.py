@@ -1,7 +1,9 @@
 """Results: the paper's tables next to ours, the plots, and how each figure was made."""
 
+import itertools
 import json
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
@@ -14,7 +16,20 @@ from panel.viewable import Viewable
 from app.components.source import FOLDER
 from app.shell import Shell
 from qtcore.models.files import checkpoint_folder
-from qtcore.paper.tables import ERRORS, MISSING, NOT_COMPARABLE, NOT_SAMPLED, TABLES, Compared, Record, Row, Table, budgets
+from qtcore.paper.tables import (
+    DEPTHS,
+    ERRORS,
+    MISSING,
+    NOT_COMPARABLE,
+    NOT_SAMPLED,
+    TABLES,
+    Compared,
+    Record,
+    Row,
+    Table,
+    budgets,
+    depth_curves,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +44,8 @@ LOOKS = {
     "5×5 patches": ("square", "#d55e00"),
 }
 """Shape and colour of a column in a plot."""
+COLOURS = ("var(--one)", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#8c564b", "#17becf")
+"""Colours of the curves over the depth, in turn."""
 WIDTH, LINE, TOP, RIGHT = 340, 26, 24, 14
 """Sizes of a plot in pixels: its width, the height of a row, and the margins."""
 
@@ -127,6 +144,42 @@ def dots(table: Table) -> str:
     return f'<svg class="dots" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
 
 
+def curves(lines: list[tuple[Record, list[int], list[float]]]) -> str:
+    """The score over the depth: one line per model, over a logarithmic axis of layers."""
+    scores = [score for _, _, every in lines for score in every]
+    ticks, deepest = axis(min(scores), max(scores)), max(layer for _, layers, _ in lines for layer in layers)
+    left, bottom = 40, TOP + 170
+
+    def at(layer: float, score: float) -> tuple[float, float]:
+        x = left + math.log(layer) / math.log(max(deepest, 2)) * (WIDTH - left - RIGHT)
+        return x, bottom - (score - ticks[0]) / (ticks[-1] - ticks[0]) * (bottom - TOP)
+
+    parts = []
+    for tick in ticks:
+        _, y = at(1, tick)
+        parts.append(f'<line class="axis" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{left - 5}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    parts += [
+        f'<text x="{at(layer, ticks[0])[0]:.1f}" y="{bottom + 15}" text-anchor="middle">{layer}</text>'
+        for layer in (1, 2, 5, 10, 20, 60)
+        if layer <= deepest
+    ]
+    x, line = 0.0, bottom + 34
+    for (record, layers, every), colour in zip(lines, itertools.cycle(COLOURS), strict=False):
+        name = escape(record["dataset"])
+        points = " ".join("{:.1f},{:.1f}".format(*at(layer, score)) for layer, score in zip(layers, every, strict=True))
+        drawn = f'fill="none" stroke="{colour}" stroke-width="1.6"'
+        parts.append(f'<polyline points="{points}" {drawn}><title>{name}: {every[-1]:g} after {layers[-1]}</title></polyline>')
+        if x + 24 + 5.8 * len(name) > WIDTH:
+            x, line = 0.0, line + 15
+        place = f'y1="{line - 4}" y2="{line - 4}"'
+        parts.append(f'<line x1="{x:.1f}" x2="{x + 12:.1f}" {place} stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{x + 16:.1f}" y="{line}">{name}</text>')
+        x += 26 + 5.8 * len(name)
+    height = line + 8
+    return f'<svg class="dots curves" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+
+
 def axis(low: float, high: float) -> list[float]:
     """About five round numbers around a range."""
     raw = max((high - low) / 4, 1e-3)
@@ -218,12 +271,18 @@ def html(records: list[Record]) -> str:
         "the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
+    depths = groups.pop("depth")
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for table in tables:
             plot = "" if name == "grid" else dots(table)  # IoU and NCE have no axis in common
             parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>{made(table.rows)}")
         parts += [f"<p>{escape(line)}</p>" for line in budgets(records, name)]
+    if depths:
+        parts.append(f"<h2>{escape(TABLES['depth'][0])}</h2><p>{escape(DEPTHS)} ")
+        parts.append("<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again.</p>")
+    for table, lines in zip(depths, depth_curves(records).values(), strict=True):
+        parts.append(f"<h3>{escape(table.title)}</h3><div class='pair'>{table_html(table)}{curves(lines)}</div>")
     return f"<div class='results'>{''.join(parts)}</div>"
 
 

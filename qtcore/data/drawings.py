@@ -19,7 +19,7 @@ from qtcore.data.glyphs import MARGIN, SIDE, draw_glyph
 from qtcore.data.reading import Array
 from qtcore.data.specification import Specification
 
-N_ROWS = {"train": 8_000, "valid": 500, "test": 1_000}
+N_ROWS = {"train": 5_000, "valid": 400, "test": 600}
 SHAPE = (SIDE + 2, SIDE + 2)  # a frame of one pixel
 MAX_MISSING, MAX_SPURIOUS = 0.4, 16
 DETAIL = 4  # pictures are drawn this much larger than they end up

@@ -28,11 +28,17 @@ from qtcore.models.rbm import RBM
 from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
 from qtcore.paper.experiments import EXPERIMENTS, HIDDEN_UNITS, named, recipe
 from qtcore.paper.printed import DATASETS
-from qtcore.paper.scoring import evaluate, evaluate_grid
+from qtcore.paper.scoring import evaluate, evaluate_grid, over_depth
 from qtcore.query import parse
 
 QUICK = 100
 """Divisor of the number of steps in a quick run."""
+DEEP = 60
+"""Layers after which a grid that was trained over depths is scored once more."""
+DEPTH_ROWS, DEPTH_GRIDS = 2000, 300
+"""Test rows, and test images of a grid, that are scored layer by layer."""
+GRID_ROWS = ("border", "border-fixed", "border-authors")
+"""The grid models of the table."""
 DRAWS = 20
 """Draws of the queries on the Frey faces: a single draw of patches is noisy."""
 
@@ -45,7 +51,7 @@ class Cell:
     """One trained model and all its figures: a method, a model, a dataset and a seed."""
 
     table: str
-    """table1, frey or grid."""
+    """table1, frey, grid or depth."""
     method: str
     """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random."""
     model: str
@@ -86,7 +92,9 @@ def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds
         if table in ("frey", "all"):
             selected += [Cell("frey", method, "grbm", "frey", seed) for method in ("qt", "advil")]
         if table in ("grid", "all"):
-            selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in ("border", "border-authors")]
+            selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in GRID_ROWS]
+    if table in ("depth", "all"):
+        selected += [Cell("depth", "qt", kind, dataset) for kind, dataset in (name.split("/") for name in EXPERIMENTS)]
     if table in ("frey", "all"):
         selected += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
     if table in ("grid", "all"):
@@ -165,6 +173,9 @@ def score_cell(cell: Cell, model: Model | None, with_gibbs: bool, gibbs_rows: in
         scores = {"bp": _bits(evaluate(model, dataset, "test", "uniform", 1000 + cell.seed))}
         if with_gibbs and cell.method != "qt":
             scores["gibbs"] = _gibbs(model, dataset, "uniform", gibbs_rows, cell.seed)
+    elif cell.table == "depth":
+        assert model is not None
+        scores = _score_depths(model, dataset)
     elif cell.table == "frey":
         scores = _score_frey(cell, model, dataset, with_gibbs, gibbs_rows)
     else:
@@ -227,7 +238,28 @@ def _score_grid(model: Model | None, dataset: Dataset) -> dict[str, Any]:
         assert dataset.truth is not None
         percent = 100 * random_guess_iou(dataset.truth["test"], OUT)
         return {"iou": _plain(Score.of(percent)), "nce_bits": {"mean": 1.0, "error": 0.0, "samples": len(percent)}}
-    return {name: _plain(value) for name, value in vars(evaluate_grid(model, dataset, "test")).items()}
+    scores = vars(evaluate_grid(model, dataset, "test"))
+    if isinstance((model.provenance.settings or {}).get("train_layers"), str):  # over depths
+        deep = evaluate_grid(model, dataset, "test", DEEP)
+        scores |= {"iou_deep": deep.iou, "nce_deep": deep.nce}
+    return {name: _plain(value) for name, value in scores.items()}
+
+
+def _score_depths(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """The figures of each layer, as lists."""
+    labelled = model.variables.kind == "label"
+    queries, rows = ("everything", DEPTH_GRIDS) if labelled else ("uniform", DEPTH_ROWS)
+    scores = over_depth(model, dataset, "test", queries, range(1, DEEP + 1), 1000, rows)
+    lists: dict[str, Any] = {
+        "layer": [score.layer for score in scores],
+        "nce_bits": [round(score.nce.mean * BITS, 5) for score in scores],
+        "residual": [float(f"{score.residual:.3g}") for score in scores],
+        "at_rest": [round(score.at_rest, 4) for score in scores],
+        "samples": scores[0].nce.count,
+    }
+    if labelled:
+        lists["iou"] = [round(score.iou.mean, 3) for score in scores if score.iou is not None]
+    return lists
 
 
 # ---------------------------------------------------------------------- on disk

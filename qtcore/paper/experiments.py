@@ -31,6 +31,15 @@ from qtcore.query import parse
 HIDDEN_UNITS = {"nips": 200, "web": 100}  # 50 for the others
 FAST_RATE = ("adult", "dna")  # the authors' final rate is 0.01 there, and 0.003 for the others
 SHORT = {"nips": 200.0}  # epochs; 1000 for the others
+GRIDS = {
+    "border": "border",
+    "border-fixed": "border",
+    "border-authors": "border",
+    "border-glyphs": "border-glyphs",
+    "drawings": "drawings",
+}
+"""The grid models and their datasets. The paper trains at 15 layers, as border-fixed and border-authors are; the recipes of the
+others train over depths. The beliefs of border-authors leave a pixel's own evidence out, as the authors' code does."""
 LOWER_PART = {"W": "W1", "c_h": "c_h1"}
 """Names of an RBM's parameters in the DBM built on it."""
 PHASE = "phase-{}"
@@ -53,7 +62,8 @@ class Experiment:
     learn_temperature: bool = False
     """Whether the temperature is learned."""
     queries: str = "uniform"
-    """Distribution of queries: uniform[:p], patches[:size[xcount]], one-target or everything."""
+    """Distribution of queries: uniform[:p], patches[:size[xcount]], halves, one-target, everything, or a mixture such
+    as 2*uniform+patches."""
     local_evidence: bool = True
     """Grid: whether a pixel's belief includes its own evidence."""
     clones: tuple[int, int, int] = field(default=(64, 1, 1))
@@ -200,8 +210,8 @@ def _paper() -> dict[str, Experiment]:
     faces = Settings(epochs=50.0, batch=200, learning_rate=0.005, validate_every=8, save_every=8)
     experiments.append(Experiment("grbm/frey", "frey", faces, hidden=200, layers=50))
     contours = Settings(epochs=10.0, batch=50, learning_rate=0.01, validate_every=100, valid_rows=500, save_every=50)
-    grids = (("border", "border", True), ("border-authors", "border", False), ("border-glyphs", "border-glyphs", True))
-    for name, dataset, own in grids:
+    for name, dataset in GRIDS.items():
+        own = name != "border-authors"
         experiments += [Experiment(f"grid/{name}", dataset, contours, layers=15, queries="everything", local_evidence=own)]
     return {experiment.name: experiment for experiment in experiments}
 
@@ -214,10 +224,13 @@ _LONG = _SMALL | {"learning_rate": 0.01, "decay_from": 0.0, "averaging": 0.998}
 _UPON_RBM = _LONG | {"learning_rate": 0.003, "warmup": 200}
 _NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "validate_every": 5}  # overfits early, as DNA does
 _GRID = {"schedule": "linear", "decay_from": 0.0, "averaging": 0.998, "batch": 10, "validate_every": 500}
+_OVER_DEPTHS = {"batch": 10, "learning_rate": 0.03, "schedule": "linear", "train_layers": "8-20", "train_depths": 3}
+_AVERAGED = {"decay_from": 0.3, "warmup": 100, "averaging": 0.998, "validate_every": 250, "valid_rows": 200}
 _UPON_GRID = _GRID | {"learning_rate": 0.008, "warmup": 100}
 RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
     "grbm/frey": (_DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},),
-    "grid/border": (
+    "grid/border": (_OVER_DEPTHS | {"steps": 600, "decay_from": 0.5}, _OVER_DEPTHS | _AVERAGED | {"steps": 8000, "seed": 1}),
+    "grid/border-fixed": (
         {"steps": 3310, "learning_rate": 0.05, "batch": 10, "validate_every": 800},
         _GRID | {"steps": 16400, "learning_rate": 0.03, "decay_from": 0.3, "seed": 1},
         _GRID | {"steps": 20000, "learning_rate": 0.015, "warmup": 200, "seed": 3},
@@ -251,19 +264,24 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
 Each recipe is that of the shipped model (a test compares it with the file's provenance)."""
 
 STARTS = {
-    "grid/border-authors": "grid/border",
-    "grid/border-glyphs": "grid/border",
+    "grid/border-authors": "grid/border-fixed",
+    "grid/border-glyphs": "grid/border-fixed",
     "dbm/ocr_letters": "rbm/ocr_letters",
     "dbm/web": "rbm/web",
 }
 """Models that start from the weights of another one; the paper's start at random."""
 
 
+QUERIES: dict[str, str] = {}
+"""Distributions of queries in training, where they differ from the paper's."""
+
+
 def recipe(name: str) -> Experiment:
     """The experiment with our own settings."""
     experiment = named(name)
     *earlier, last = (replace(experiment.settings, **changes) for changes in RECIPES.get(name, ({},)))
-    return replace(experiment, start=STARTS.get(name), earlier=tuple(earlier), settings=last)
+    queries = QUERIES.get(name, experiment.queries)
+    return replace(experiment, start=STARTS.get(name), queries=queries, earlier=tuple(earlier), settings=last)
 
 
 def named(name: str) -> Experiment:

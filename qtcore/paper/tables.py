@@ -25,6 +25,7 @@ ERRORS = (
     "queries (Frey) or test samples. "
     "± the paper's: standard deviation of the mean, from its supplement."
 )
+DEPTHS = "Test set: the first 300 images of a grid, the first 2,000 rows of the others with one draw of uniform queries."
 Record = dict[str, Any]
 
 
@@ -158,10 +159,12 @@ def frey_tables(records: list[Record]) -> list[Table]:
 def grid_tables(records: list[Record]) -> list[Table]:
     """IoU and NCE of the grid MRF, computed in both ways."""
     counted = (
-        ("QT, own evidence in the belief", "border", "", False),
-        ("QT, own evidence in the belief, frame forced to OUT", "border", "_framed", False),
+        ("QT, own evidence in the belief", "border-fixed", "", False),
+        ("QT, own evidence in the belief, frame forced to OUT", "border-fixed", "_framed", False),
         ("QT, scored as in the authors' code: no own evidence, frame forced to OUT", "border-authors", "_framed", True),
         ("QT, no own evidence", "border-authors", "", False),
+        ("QT over depths, own evidence in the belief, after 15 layers", "border", "", False),
+        ("QT over depths, own evidence in the belief, after 60 layers", "border", "_deep", False),
     )
     rows = []
     for title, dataset, suffix, printed in counted:
@@ -179,10 +182,46 @@ def grid_tables(records: list[Record]) -> list[Table]:
     return [Table("", ["IoU % (higher is better)", "NCE in nats (lower is better)"], rows)]
 
 
+SHOWN_LAYERS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60)
+"""The layers that a table of depths shows."""
+
+
+def depth_curves(records: list[Record]) -> dict[str, list[tuple[Record, list[int], list[float]]]]:
+    """By kind of model, for each record: the layers, and the score after each of them (IoU in %, or NCE in bits)."""
+    curves: dict[str, list[tuple[Record, list[int], list[float]]]] = {}
+    for record in records:
+        scores = record["scores"]
+        if record["table"] == "depth" and "layer" in scores:
+            curves.setdefault(record["model"], []).append((record, scores["layer"], scores.get("iou", scores["nce_bits"])))
+    return {kind: curves[kind] for kind in DEPTH_TITLES if kind in curves}
+
+
+DEPTH_TITLES = {
+    "grid": "Grid MRF: IoU in % (higher is better)",
+    "grbm": "Gaussian RBM: NCE in bits (lower is better)",
+    "rbm": "RBM: NCE in bits (lower is better)",
+    "dbm": "DBM: NCE in bits (lower is better)",
+}
+
+
+def depth_tables(records: list[Record]) -> list[Table]:
+    """The score after so many layers, one row per model."""
+    tables = []
+    for kind, curves in depth_curves(records).items():
+        rows = []
+        for record, layers, scores in curves:
+            after = dict(zip(layers, scores, strict=True))
+            shown = [f"{after[layer]:.{1 if kind == 'grid' else 3}f}" if layer in after else "" for layer in SHOWN_LAYERS]
+            rows.append(Row(record["dataset"], [*shown], [record]))
+        tables.append(Table(DEPTH_TITLES[kind], [f"layer {layer}" for layer in SHOWN_LAYERS], rows))
+    return tables
+
+
 TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "table1": ("Table 1: NCE in bits (lower is better)", table_1_tables),
     "frey": ("Gaussian RBM on the Frey faces: NCE in bits (lower is better)", frey_tables),
     "grid": ("Grid MRF on border ownership", grid_tables),
+    "depth": ("The score over the depth", depth_tables),
 }
 """For each group of tables: its heading, and the function that makes it."""
 
@@ -196,7 +235,7 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    below = [ERRORS, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
+    below = [DEPTHS if name == "depth" else ERRORS, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
         below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")
     return "\n".join([*lines, *below])
@@ -210,7 +249,7 @@ def summary(records: list[Record]) -> str:
         lines += [_brief(f"{table.title}, {row.title}: NCE in bits", row.cells[chosen]) for row in table.rows]
     frey, grid = frey_tables(records)[0], grid_tables(records)[0]
     lines += [_brief(f"Gaussian RBM, Frey, {queries}: NCE in bits", cell) for queries, cell in _pairs(frey, 0)]
-    for place, how in ((0, "own evidence"), (2, "the authors' count")):
+    for place, how in ((0, "own evidence"), (2, "the authors' count"), (4, "over depths")):
         names = ("IoU in %", "NCE in nats")
         lines += [_brief(f"Grid, {how}: {name}", cell) for name, (_, cell) in zip(names, _pairs(grid, place), strict=True)]
     return "\n".join(lines) + "\n"
@@ -294,6 +333,22 @@ def plot_depths(scores: list[DepthScore], title: str, path: Path) -> None:
     plt.close(figure)
 
 
+def _plot_curves(records: list[Record], path: Path) -> None:
+    """Plot the score over the depth, a panel for each kind of model."""
+    plt = _pyplot()
+    curves = depth_curves(records)
+    figure, axes = plt.subplots(max(1, len(curves)), 1, figsize=(7, 3.2 * max(1, len(curves))), squeeze=False)
+    for ax, (kind, lines) in zip(axes[:, 0], curves.items(), strict=False):
+        for record, layers, scores in lines:
+            ax.plot(layers, scores, label=record["dataset"])
+        ax.set(title=DEPTH_TITLES[kind], xlabel="layer", xscale="log")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=7, ncols=2)
+    figure.tight_layout()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+    plt.close(figure)
+
+
 def _pyplot() -> Any:
     import matplotlib as mpl
 
@@ -321,6 +376,9 @@ def panels(name: str, records: list[Record]) -> list[Table]:
 
 def plot(name: str, records: list[Record], path: Path) -> None:
     """Plot a group of tables as dots: ours filled, the paper's open, one line per row."""
+    if name == "depth":
+        _plot_curves(records, path)
+        return
     plt = _pyplot()
     shown = panels(name, records)
     height = 1.3 + 0.36 * len(shown[0].rows)

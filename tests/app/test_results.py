@@ -36,7 +36,7 @@ def test_every_figure_of_the_paper_is_there() -> None:
     html = results.html([])
     for printed in TABLE_1.values():
         assert f"paper {printed.mean:.3f}" in html
-    assert verdicts(html).count("not yet trained") == len(TABLE_1) + 8 + 2 + 8 + 1
+    assert verdicts(html).count("not yet trained") == len(TABLE_1) + 8 + 2 + 12 + 1
     assert html.count("<svg") == 3
 
 
@@ -65,6 +65,20 @@ def test_how_a_figure_was_made() -> None:
     assert "Scored on 7 samples, by Gibbs on 5.<br>" in results.html([record(method="pcd", scores=both)])
     assert "(2 runs)" in html
     assert cells("table1", ("qt",), ("adult",), 3)  # the command has something to do
+
+
+def test_scores_over_the_depth_are_drawn() -> None:
+    scores = {"layer": [1, 2, 60], "nce_bits": [0.5, 0.3, 0.25], "residual": [3.0, 1.0, 0.0], "samples": 7}
+    one = record(scores=scores) | {"table": "depth"}
+    html = results.html([one, one | {"dataset": "dna<"}, one | {"model": "grid", "scores": scores | {"iou": [20, 50, 97]}}])
+    drawn = re.findall(r'<svg class="dots curves".*?</svg>', html, re.S)
+    assert [svg.count("<polyline") for svg in drawn] == [1, 2]  # the grid first
+    assert "97 after 60" in drawn[0]
+    assert "dna&lt;" in drawn[1]
+    heights = [float(point.split(",")[1]) for point in re.findall(r'<polyline points="([^"]*)"', drawn[0])[0].split()]
+    assert heights == sorted(heights, reverse=True)  # a larger IoU is further up
+    assert "reproduce depth --evaluate-only" in html
+    assert "curves" not in results.html([])
 
 
 def test_what_a_file_says_is_escaped() -> None:

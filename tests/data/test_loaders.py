@@ -49,7 +49,7 @@ FORM = {
     "border": ("grid", "exact", (55000, 5000, 10000), (30, 30)),
     "glyphs": ("image", "stand-in", (10000, 1000, 2000), (28, 28)),
     "border-glyphs": ("grid", "stand-in", (10000, 1000, 2000), (30, 30)),
-    "drawings": ("grid", "exact", (8000, 500, 1000), (30, 30)),
+    "drawings": ("grid", "exact", (5000, 400, 600), (30, 30)),
 }
 
 

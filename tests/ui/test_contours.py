@@ -26,11 +26,34 @@ def drawing(page: "Page") -> np.ndarray:
 def test_opens_with_a_result(page: "Page", app_url: str) -> None:
     open_page(page, app_url, PAGE)
     assert picture(page, "contour").shape == (*GRID, 3)
-    assert page.locator(".qt.player").get_attribute("data-layer") == "15"
+    assert page.locator(".qt.player").get_attribute("data-layer") == "30"
     for title in ("Segmentation", "Entropy", "Winning clone", "IoU"):
         assert page.get_by_text(title).first.is_visible()
     for label in ("CONTOUR", "IN", "OUT"):
         assert page.locator(".legend").get_by_text(label, exact=True).is_visible()
+
+
+def test_the_iou_rises_and_stays(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    heading = page.locator(".qt.player .chart h3", has_text="IoU")
+    iou = {}
+    for layer in (1, 5, 10, 15, 20, 25, 30):
+        page.get_by_label("layer", exact=True).fill(str(layer))
+        wait_until(page, lambda layer=layer: page.locator(".qt.player").get_attribute("data-layer") == str(layer))
+        iou[layer] = float(heading.inner_text().split("·")[1])
+    assert iou[5] < iou[10] < 1.001
+    assert iou[1] < 0.6
+    assert min(iou[layer] for layer in (15, 20, 25, 30)) > 0.85
+    assert max(abs(iou[layer] - iou[30]) for layer in (20, 25)) < 0.02
+    page.get_by_role("button", name="fixed depth").click()
+    wait_until(page, lambda: "|" in heading.inner_text() and page.locator(".qt.player canvas[data-run='1']").count() > 0)
+    there, after = [], []
+    for layer, seen in ((15, there), (20, after)):
+        page.get_by_label("layer", exact=True).fill(str(layer))
+        wait_until(page, lambda layer=layer: page.locator(".qt.player").get_attribute("data-layer") == str(layer))
+        seen += [float(part) for part in heading.inner_text().split("·")[1].split("|")]
+    assert there[1] > 0.9 > 0.5 > after[1]  # the other one is right at 15 layers alone
+    assert after[0] > 0.85
 
 
 def test_drawing_freely(page: "Page", app_url: str) -> None:
