@@ -72,13 +72,18 @@ def _fetch(chosen: list[str]) -> int:
 
 
 def _verify(chosen: list[str]) -> int:
-    logging.getLogger(originals.__name__).setLevel(logging.ERROR)  # the table says what is damaged
     print(f"{'name':<14}{'result':<10}{'source':<12}{'train/valid/test × variables':<32}{'density':<9}checked")
     counts: dict[str, int] = {}
-    for name in chosen:
-        report = verify(name, CHECKS.get(name, ()))
-        print(_line(report), flush=True)
-        counts[report.result] = counts.get(report.result, 0) + 1
+    log = logging.getLogger(originals.__name__)
+    before = log.level
+    log.setLevel(logging.ERROR)  # the table says what is damaged
+    try:
+        for name in chosen:
+            report = verify(name, CHECKS.get(name, ()))
+            print(_line(report), flush=True)
+            counts[report.result] = counts.get(report.result, 0) + 1
+    finally:
+        log.setLevel(before)
     print(", ".join(f"{count} {result}" for result, count in counts.items()))
     return 1 if "WRONG" in counts else 0
 

@@ -1,17 +1,16 @@
 """The command, as a user runs it."""
 
-import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from qtcore.data import SPECIFICATIONS, names, originals
+from qtcore.data import SPECIFICATIONS, names
 from qtcore.fetch import main
 from qtcore.support.cli import guarded
 from tests.data.conftest import Server, data_folder, good, server  # noqa: F401
@@ -46,10 +45,8 @@ def fetch_in_shell(*arguments: str, cache: Path, data: Path | None = None, mirro
 
 
 @pytest.fixture
-def fetch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Run]]:
+def fetch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
     """The same command in this process: quicker, since torch is there already."""
-    log = logging.getLogger(originals.__name__)
-    level = log.level
 
     def run(*arguments: str, cache: Path, data: Path | None = None, mirror: str = NOBODY) -> Run:
         monkeypatch.delenv("QTCORE_DATA", raising=False)
@@ -61,8 +58,7 @@ def fetch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
             guarded(main)
         return Run(int(end.value.code or 0), *capsys.readouterr())
 
-    yield run
-    log.setLevel(level)
+    return run
 
 
 def lines(output: str) -> dict[str, list[str]]:
