@@ -23,7 +23,7 @@ from app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, 
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes, parse_noise
 from app.uploads import drawing_from
-from qtcore.data.border import N_SPURIOUS, P_MISSING, add_noise, border_labels
+from qtcore.data.border import CONTOUR, IN, N_SPURIOUS, OUT, P_MISSING, add_noise, border_labels
 from qtcore.data.glyphs import draw_glyph
 from qtcore.data.inventory import holding
 from qtcore.data.mnist import load_mnist
@@ -49,6 +49,8 @@ NO_MODEL = "No trained grid model is shipped with this version: what you see is 
 
 Noise = tuple[float, int, int]
 """The missing fraction, spurious strokes, and the seed."""
+DRAWING = "drawing"
+"""The source of what a user drew or uploaded."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,36 @@ def thumbnails(labels: Tensor) -> Bytes:
     return shades[labels.long()].numpy()
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a noisy contour was made from."""
+
+    source: str
+    number: int
+    noise: Noise
+    labels: Tensor
+
+
+def labels_of(drawing: Bytes) -> Tensor:
+    """The truth of a drawing [h, w]: its pixels are CONTOUR, IN is what they enclose, as seen from the edge."""
+    drawn = torch.from_numpy(drawing > 127)
+    outside = torch.zeros(drawn.shape[0] + 2, drawn.shape[1] + 2, dtype=torch.bool)
+    free = torch.nn.functional.pad(~drawn, (1, 1, 1, 1), value=True)
+    outside[0] = True
+    for _ in range(outside.numel()):  # each round reaches the next pixels
+        reached = outside.clone()
+        reached[1:] |= outside[:-1]
+        reached[:-1] |= outside[1:]
+        reached[:, 1:] |= outside[:, :-1]
+        reached[:, :-1] |= outside[:, 1:]
+        reached &= free
+        if torch.equal(reached, outside):
+            break
+        outside = reached
+    inner = outside[1:-1, 1:-1]
+    return torch.where(drawn, CONTOUR, torch.where(inner, OUT, IN)).to(torch.uint8)
+
+
 class ContoursPage(PicturePage):
     """One user's Contours page."""
 
@@ -108,8 +140,8 @@ class ContoursPage(PicturePage):
         self.comparison = Comparison(name, LAYERS, state.compare, self.refresh, LEFT, DEPTH)
         self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
         self.labels: Tensor | None = None
-        self.made: dict[bytes, tuple[str, int, Noise]] = {}
-        drawing = self._from_address(state.image, state.pixels)
+        self.made: dict[bytes, Origin] = {}
+        drawing = self._from_address(state.image, state.pixels, state.noise)
         mask = restored_mask(state.mask, SHAPE, np.full(SHAPE, 255, np.uint8))
         painter = Painter(drawing, mask, drawable=True, title="What the model sees", margin=0)
         player = Player(
@@ -123,9 +155,10 @@ class ContoursPage(PicturePage):
         shown = self._shown
         self.gallery = Gallery(thumbnails(shown.labels), heading=shown.heading, width=LEFT, margin=0, zoom=1)
         self.gallery.selected = self.number
+        self.row = self.digits.index(shown)  # of the gallery
         self.sources = Choices(
             labels=[*(digits.label for digits in self.digits), "empty canvas"],
-            selected=self.digits.index(shown) if self.labels is not None else -1,
+            selected=-1 if self.source == DRAWING else self.row,
             width=LEFT,
             margin=(6, 0, 0, 0),
         )
@@ -159,22 +192,25 @@ class ContoursPage(PicturePage):
         return self._noisy()
 
     def _noisy(self) -> Bytes:
-        """The chosen digit with noise, remembered so that undo can restore it."""
+        """The chosen digit or drawing with noise, remembered so that undo can restore it."""
         assert self.labels is not None
         missing, strokes, seed = self.noise
         noisy = (add_noise(self.labels, missing, strokes, seed).numpy() * 255).astype(np.uint8)
-        self.made[noisy.tobytes()] = (self.source, self.number, self.noise)
+        self.made[noisy.tobytes()] = Origin(self.source, self.number, self.noise, self.labels)
         while len(self.made) > MAX_MADE:
             self.made.pop(next(iter(self.made)))
         return noisy
 
     def _drawn(self) -> None:
         """Mark the picture as the user's own drawing, whose truth is not known."""
-        self.source, self.number, self.labels = "drawing", -1, None
+        self.source, self.number, self.labels = DRAWING, -1, None
 
-    def _from_address(self, image: str, pixels: str) -> Bytes:
-        if image == "drawing" and (drawing := decode_bytes(pixels, SHAPE)) is not None:
+    def _from_address(self, image: str, pixels: str, noise: str) -> Bytes:
+        if image == DRAWING and (drawing := decode_bytes(pixels, SHAPE)) is not None:
             self._drawn()
+            if noise:
+                self.labels = labels_of(drawing)
+                return self._noisy()
             return np.where(drawing > 127, 255, 0).astype(np.uint8)
         key, _, number = image.partition("-")
         for digits in self.digits:
@@ -183,29 +219,30 @@ class ContoursPage(PicturePage):
         return self.pick(self.digits[0].key, min(2, len(self.digits[0].labels) - 1))
 
     def on_stroke(self) -> None:
-        """Refresh; a canvas that is not a noisy digit is the user's drawing."""
+        """Refresh; a canvas that no noise has made is the user's drawing."""
         origin = self.made.get(self.painter.image.tobytes())
-        if origin is None and self.labels is not None:
-            self._remembered = (self.source, self.number)
+        if origin is None:
             self._drawn()
-        elif origin is not None and (self.labels is None or origin != (self.source, self.number, self.noise)):
-            source, number, self.noise = origin
-            self.pick(source, number)
-        listed = self.sources.selected in range(len(self.digits)) and self.digits[self.sources.selected].key == self.source
-        self.gallery.selected = self.number if listed else -1
+        else:
+            self.source, self.number, self.noise, self.labels = origin.source, origin.number, origin.noise, origin.labels
+        self._mark()
         super().on_stroke()
 
+    def _mark(self) -> None:
+        """Show in the gallery and its buttons where the picture comes from."""
+        listed = self.digits[self.row].key == self.source
+        self.gallery.selected = self.number if listed else -1
+        self.sources.selected = self.row if listed else -1
+
     def _show(self, drawing: Bytes) -> None:
-        self.gallery.selected = self.number
+        self._mark()
         self.painter.give(image=drawing)
         self.refresh()
 
     def _on_gallery(self, event: Any) -> None:
         number = self.gallery.clicked()
         if number is not None:
-            shown = max(0, min(self.sources.selected, len(self.digits) - 1))
-            self.sources.selected = shown
-            self._show(self.pick(self.digits[shown].key, number))
+            self._show(self.pick(self.digits[self.row].key, number))
 
     def _on_source(self, event: Any) -> None:
         number = self.sources.clicked()
@@ -216,8 +253,7 @@ class ContoursPage(PicturePage):
             self.painter.give(weights=np.full(SHAPE, 255, np.uint8))
             self._show(np.zeros(SHAPE, np.uint8))
             return
-        digits = self.digits[number]
-        self.sources.selected = number
+        digits, self.row = self.digits[number], number
         self.gallery.param.update(
             heading=digits.heading,
             images=thumbnails(digits.labels).tobytes(),
@@ -236,19 +272,18 @@ class ContoursPage(PicturePage):
         if any(event.name == "actions" for event in events):
             seed = (seed + 1) % 10**6
         self.noise = (missing / 100, int(strokes), seed)
-        if self.labels is None:  # noise needs a digit: return to the last one
-            source, number = getattr(self, "_remembered", (self.digits[0].key, 0))
-            self._show(self.pick(source, number))
-        else:
-            self._show(self._noisy())
+        if self.labels is None:
+            self.labels = labels_of(self.painter.image)
+        self._show(self._noisy())
 
     def address(self) -> dict[str, str]:
-        drawn = self.labels is None
+        drawn = self.source == DRAWING
+        clean = self.painter.image if self.labels is None else np.where(self.labels.numpy() == CONTOUR, 255, 0)
         missing, strokes, seed = self.noise
         return {
-            "image": "drawing" if drawn else f"{self.source}-{self.number}",
-            "pixels": encode_bytes(self.painter.image) if drawn else "",
-            "noise": "" if drawn else f"{missing:g}-{strokes}-{seed}",
+            "image": DRAWING if drawn else f"{self.source}-{self.number}",
+            "pixels": encode_bytes(clean.astype(np.uint8)) if drawn else "",
+            "noise": "" if self.labels is None else f"{missing:g}-{strokes}-{seed}",
             "compare": self.comparison.value,
         }
 

@@ -134,6 +134,35 @@ def test_presets_and_noise(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: ((np.array(painted.evaluate(canvas)).reshape(GRID) == 0) == contour).all(), "a whole contour")
 
 
+def test_noise_goes_on_a_drawing(page: "Page", app_url: str) -> None:
+    """The drawing is the truth of its noisy picture, and undo brings it back."""
+    open_page(page, app_url, PAGE)
+    page.get_by_role("button", name="empty canvas", exact=True).click()
+    wait_until(page, lambda: state(page).image == "drawing" and not drawing(page).any())
+    assert page.get_by_role("button", name="glyphs", exact=True).get_attribute("aria-pressed") == "false"
+    drag(page, GRID, (8, 8), (8, 20), (20, 20), (20, 8), (8, 8), steps=4)
+    square = np.zeros(GRID, bool)
+    square[8, 8:21] = square[20, 8:21] = square[8:21, 8] = square[8:21, 20] = True
+    wait_until(page, lambda: (drawing(page) == square).all())
+    page.get_by_label("missing").fill("40")
+    wait_until(page, lambda: state(page).noise == "0.4-8-0", "noise on the drawing")
+    assert state(page).image == "drawing"
+    assert (drawing(page) == square).all()  # the address keeps the drawing, and the noise beside it
+    wait_until(page, lambda: page.get_by_text("The truth of a drawing is not known.").count() == 0, "its truth")
+    painted = page.locator(".qt.painter .stage canvas").first
+    red = "Array.from(c.getContext('2d').getImageData(0, 0, 30, 30).data).filter((v, i) => i % 4 === 0)"
+    dark = f"c => {red}.map((v) => v === 0)"
+    shown = np.array(painted.evaluate(dark)).reshape(GRID)
+    assert 15 < (shown & square).sum() < 43
+    assert (shown & ~square).sum() == 24
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".qt.player canvas[data-map]").first.wait_for()
+    np.testing.assert_array_equal(np.array(painted.evaluate(dark)).reshape(GRID), shown)
+    assert page.get_by_text("The truth of a drawing is not known.").count() == 0
+
+
 def test_gallery_slider_pixel_and_address(page: "Page", app_url: str) -> None:
     open_page(page, app_url, PAGE)
     before = picture(page, "contour")
