@@ -69,7 +69,9 @@ export function render({model, el}) {
   const slider = node("input", {type: "range", min: 0, max: 1, value: 0, "aria-label": "layer", "data-knob": "layer"})
   const clock = makeClock({at: () => cursor, last, put, move, wait: () => 450})
   const modes = [push("in parallel", {"data-mode": "parallel", title: "In each layer every message is sent, all from the layer before"}, () => { follow = true; tell("parallel") }),
-    push("by hand", {"data-mode": "hand", title: "Click arrows: each click sends that one message"}, () => { clock.stop(); follow = true; tell("hand", cursor) })]
+    push("by hand", {"data-mode": "hand", title: "From messages that are all 0: each click on an arrow sends that one message"}, byHand)]
+  const reset = push("reset messages", {"data-name": "reset", title: "All messages are 0 again"}, byHand)
+  function byHand() { clock.stop(); follow = true; tell("hand", 0) }
   const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"})
   const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
     node("span", {}, "square: observed"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
@@ -77,7 +79,7 @@ export function render({model, el}) {
     node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unobserved → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
     graph.root, legend,
     node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "Previous (←)", () => move(cursor - 1), true),
-      clock.face, button("forward", "Next (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes)),
+      clock.face, button("forward", "Next (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes, reset)),
     explain)
 
   // ------------------------------------------------------------------ the right side
@@ -109,7 +111,7 @@ export function render({model, el}) {
     forget.disabled = data.evidence.every((each) => each < 0)
     slider.max = String(last()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `${hand ? "message" : "layer"} ${cursor} of ${last()}`)
     where.textContent = `${hand ? "sent" : "layer"} ${cursor} / ${last()}`
-    modes[0].setAttribute("aria-pressed", String(!hand)); modes[1].setAttribute("aria-pressed", String(hand))
+    modes[0].setAttribute("aria-pressed", String(!hand)); modes[1].setAttribute("aria-pressed", String(hand)); reset.hidden = !hand
     const [word, period] = data.verdicts[cursor]
     badge.textContent = {converged: "✓ converged", oscillating: `∿ oscillating, period ${period}`, "not yet": "… not yet"}[word]
     badge.dataset.word = word

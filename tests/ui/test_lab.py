@@ -103,6 +103,22 @@ def test_clicking_an_arrow_sends_one_message(page: "Page", app_url: str) -> None
     wait_until(page, lambda: lab.get_attribute("data-mode") == "parallel" and number(lab, "layer") == 40)
 
 
+def test_by_hand_begins_with_messages_of_0(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    wait_until(page, lambda: number(lab, "layer") == 40)  # the end of the parallel run
+    reset = page.get_by_role("button", name="reset messages")
+    values = lambda: [float(each.get_attribute("data-value") or 0) for each in page.locator(".message").all()]  # noqa: E731
+    assert set(values()) != {0.0}
+    assert not reset.is_visible()
+    page.get_by_role("button", name="by hand").click()
+    wait_until(page, lambda: lab.get_attribute("data-mode") == "hand" and set(values()) == {0.0}, "messages of 0")
+    assert "converged" not in page.locator(".lab .badge").inner_text()
+    click_arrow(page, 0)
+    wait_until(page, lambda: values()[0] > 0.5)
+    reset.click()
+    wait_until(page, lambda: set(values()) == {0.0} and number(lab, "last") == 0, "messages of 0 again")
+
+
 def test_no_message_sent_in_haste_is_lost(page: "Page", app_url: str) -> None:
     lab = open_lab(page, app_url)
     arrows = [page.locator(f"[data-message='{i}'] .hit").evaluate(ALONG, 0.8) for i in range(8)]
