@@ -1,8 +1,10 @@
-"""Make the README's picture: a dreamed face is completed, layer by layer, under three masks.
+"""Make the pictures of the documentation.
 
-python -m app.pictures docs/pictures/face.gif
+    python -m app.pictures docs/pictures/face.gif        a dreamed face is completed, layer by layer, under three masks
+    python -m app.pictures docs/pictures/drawings.png    twelve noisy drawings, and what the grid models make of them
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +13,15 @@ import numpy as np
 import torch
 import tyro
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 import qtcore
 from app import masks
 from app.components.player import GAUSSIAN_VIEWS, picture
 from app.frames import GaussianEncoder
-from qtcore.data import faces_offline
+from qtcore.data import CONTOUR, OUT, add_noise, border_labels, faces_offline
 from qtcore.data.frey import SHAPE
+from qtcore.io.images import grid_marginals, grid_pictures, write_png
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
 
@@ -29,13 +32,18 @@ SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 20, 50)
 MILLISECONDS, PAUSE = 220, 1400
 HIDDEN = (120, 150, 190)
 
+GRIDS = (("grid/border-fixed", 15), ("grid/border", 30), ("grid/drawings", 30))
+"""Models of the drawings, and layers."""
+NOISE = (0.15, 6)
+"""Of the drawings: the share of a contour that is missing, and spurious strokes."""
+
 
 @dataclass(frozen=True)
 class Command:
     """Where to write the picture."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """A GIF."""
+    """A GIF for the face, a PNG for the drawings."""
 
 
 def frames(mask: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
@@ -62,8 +70,77 @@ def frames(mask: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
     return images
 
 
+def drawings() -> list[NDArray[np.uint8]]:
+    """Twelve label images: shapes, letters, lines, two things at once, and larger canvases."""
+    shapes: list[tuple[int, Callable[[ImageDraw.ImageDraw], object]]] = [
+        (28, lambda draw: draw.ellipse((5, 5, 22, 22), fill=255)),
+        (28, lambda draw: [draw.ellipse((3, 3, 24, 24), fill=255), draw.ellipse((9, 9, 18, 18), fill=0)]),
+        (28, lambda draw: draw.polygon((14, 3, 25, 24, 3, 24), fill=255)),
+        (28, lambda draw: draw.text((6, -3), "A", fill=255, font=ImageFont.load_default(26), stroke_width=1)),
+        (28, lambda draw: draw.text((6, -6), "g", fill=255, font=ImageFont.load_default(28), stroke_width=1)),
+        (28, lambda draw: draw.rectangle((4, 11, 23, 16), fill=255)),
+        (28, lambda draw: [draw.ellipse((2, 2, 12, 12), fill=255), draw.rectangle((16, 15, 25, 25), fill=255)]),
+        (28, lambda draw: draw.polygon([p for k in range(10) for p in _corner(k)], fill=255)),
+        (28, lambda draw: [draw.ellipse(box, fill=255) for box in _coil()]),
+        (44, lambda draw: [draw.ellipse((4, 6, 40, 38), fill=255), draw.ellipse((14, 14, 30, 30), fill=0)]),
+        (44, lambda draw: draw.text((5, -3), "S", fill=255, font=ImageFont.load_default(44), stroke_width=3)),
+    ]
+    made = []
+    for side, paint in shapes:
+        image = Image.new("L", (side, side))
+        paint(ImageDraw.Draw(image))
+        made.append(border_labels(torch.from_numpy(np.array(image) > 127)).numpy())
+    image = Image.new("L", (30, 30))
+    ImageDraw.Draw(image).arc((5, 5, 24, 40), 190, 350, fill=255)
+    return [*made, np.where(np.asarray(image) > 127, CONTOUR, OUT).astype(np.uint8)]  # the last one is an open line
+
+
+def _corner(k: int) -> tuple[float, float]:
+    """A corner of a star."""
+    radius, angle = (12 if k % 2 == 0 else 5.5), np.pi * (k / 5 - 0.5)
+    return 14 + radius * np.cos(angle), 14 + radius * np.sin(angle)
+
+
+def _coil() -> list[tuple[float, float, float, float]]:
+    """Discs along a spiral."""
+    angle = np.linspace(0, 3.4 * np.pi, 160)
+    radius = 11 - 0.95 * angle
+    places = zip(14 + radius * np.cos(angle), 14 + radius * np.sin(angle), strict=True)
+    return [(x - 1.3, y - 1.3, x + 1.3, y + 1.3) for x, y in places]
+
+
+def drawing_rows() -> list[NDArray[np.uint8]]:
+    """For each drawing, side by side: the noisy contour, and the most probable labels by each model."""
+    models = [(qtcore.load(name), layers) for name, layers in GRIDS if name in qtcore.available()]
+    rows = []
+    for number, labels in enumerate(drawings()):
+        noisy = (add_noise(torch.from_numpy(labels), *NOISE, seed=number).numpy() * 255).astype(np.uint8)
+        panels = [np.repeat(255 - noisy[..., None], 3, 2)]
+        for model, layers in models:
+            panels.append(grid_pictures(grid_marginals(model, noisy, None, layers))["labels"].numpy())
+        zoom = 120 // labels.shape[0]
+        rows.append(np.concatenate([_framed(panel.repeat(zoom, 0).repeat(zoom, 1)) for panel in panels], 1))
+    return rows
+
+
+def _framed(panel: NDArray[np.uint8], side: int = 128) -> NDArray[np.uint8]:
+    """The panel in the middle of a square of white."""
+    result = np.full((side, side, 3), 255, np.uint8)
+    top, left = (side - panel.shape[0]) // 2, (side - panel.shape[1]) // 2
+    result[top : top + panel.shape[0], left : left + panel.shape[1]] = panel
+    return result
+
+
 def main() -> int:
     command = arguments(Command, prog="python -m app.pictures", description=__doc__)
+    if command.file.suffix == ".png":
+        rows = drawing_rows()
+        gap = np.full((128 * len(rows) // 2, 32, 3), 255, np.uint8)
+        half = len(rows) // 2
+        sheet = np.concatenate([np.concatenate(rows[:half]), gap, np.concatenate(rows[half:])], 1)
+        write_png(command.file, sheet)
+        print(f"{command.file}: {len(rows)} drawings.")
+        return 0
     images: list[Image.Image] = []
     durations: list[int] = []
     for name in MASKS:

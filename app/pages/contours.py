@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 SHAPE = (30, 30)
 MODELS = ("grid/border", "grid/border-glyphs")
+"""Models of digits; the first that is shipped answers."""
 DEPTH = 30
 """Layers to show: the models were trained over fewer, and their answers stay."""
 LAYERS = (5, 60)
@@ -51,6 +52,7 @@ Noise = tuple[float, int, int]
 """The missing fraction, spurious strokes, and the seed."""
 DRAWING = "drawing"
 """The source of what a user drew or uploaded."""
+FOR_DRAWINGS = ("grid/drawings", *MODELS)
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,11 @@ class Digits:
     labels: Tensor
 
 
-def trained() -> tuple[GridMRF, str]:
-    """The shipped model and the sentence to show with it (empty for a trained one)."""
-    name = engine.first_available(*MODELS)
-    if name is None:
-        return engine.untrained(GridMRF(*SHAPE)), NO_MODEL  # type: ignore[return-value]
-    return engine.model(name), ""  # type: ignore[return-value]
+def trained(source: str) -> tuple[str, GridMRF]:
+    """The name of the shipped model for such pictures, and the model; without a name, the untrained one."""
+    name = engine.first_available(*(FOR_DRAWINGS if source == DRAWING else MODELS))
+    model = engine.untrained(GridMRF(*SHAPE)) if name is None else engine.model(name)
+    return name or "", model  # type: ignore[return-value]
 
 
 @functools.cache
@@ -133,11 +134,11 @@ class ContoursPage(PicturePage):
 
     def __init__(self, shell: Shell) -> None:
         state = shell.states["contours"]
-        self.model, sentence = trained()
-        self.clones = clone_colours(self.model)
         self.digits = galleries()
-        name = engine.first_available(*MODELS) or MODELS[0]
-        self.comparison = Comparison(name, LAYERS, state.compare, self.refresh, LEFT, DEPTH)
+        name, _ = trained("")
+        for source in ("", DRAWING):
+            clone_colours(trained(source)[1])  # now rather than at the first stroke
+        self.comparison = Comparison(name or MODELS[0], LAYERS, state.compare, self.refresh, LEFT, DEPTH)
         self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
         self.labels: Tensor | None = None
         self.made: dict[bytes, Origin] = {}
@@ -176,7 +177,7 @@ class ContoursPage(PicturePage):
         self.gallery.param.watch(self._on_gallery, "clicks")
         self.sources.param.watch(self._on_source, "clicks")
         self.knobs.param.watch(self._on_noise, ["values", "actions"])
-        self.tell(sentence)
+        self.tell("" if name else NO_MODEL)
         self.first()
 
     # ------------------------------------------------------------------ which picture
@@ -293,19 +294,22 @@ class ContoursPage(PicturePage):
         values = torch.from_numpy((self.painter.image > 127).astype(np.float32))[None]
         weights = torch.from_numpy(self.painter.weights.astype(np.float32))[None] / 255
         query = qtcore.Query(values, weights)
-        encoder = GridEncoder(self.model, self.labels)
+        name, model = trained(self.source)
+        if name and name != self.comparison.name:
+            self.comparison.use(name)
+        encoder = GridEncoder(model, self.labels)
         header = Header(
             SHAPE,
             encoder.channels,
             self.painter.seq,
             encoder.truth_bytes(),
-            extra={"clones": self.clones, "without": {"nce": UNKNOWN, "iou": UNKNOWN}},
+            extra={"clones": clone_colours(model), "without": {"nce": UNKNOWN, "iou": UNKNOWN}},
         )
 
         def run(label: str, model: Model, n_layers: int) -> engine.Run:
             return engine.Run(label, model, query, encoder, n_layers)
 
-        return header, self.comparison.runs(self.model, run)
+        return header, self.comparison.runs(model, run)
 
     def view(self) -> Viewable:
         left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.comparison.row]

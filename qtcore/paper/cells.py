@@ -33,8 +33,8 @@ from qtcore.query import parse
 
 QUICK = 100
 """Divisor of the number of steps in a quick run."""
-DEEP = 60
-"""Layers after which a grid that was trained over depths is scored once more."""
+DEEP, DEEP_ROWS = 60, 2000
+"""Layers after which a grid that was trained over depths is scored once more, and on how many test images."""
 DEPTH_ROWS, DEPTH_GRIDS = 2000, 300
 """Test rows, and test images of a grid, that are scored layer by layer."""
 GRID_ROWS = ("border", "border-fixed", "border-authors")
@@ -240,7 +240,7 @@ def _score_grid(model: Model | None, dataset: Dataset) -> dict[str, Any]:
         return {"iou": _plain(Score.of(percent)), "nce_bits": {"mean": 1.0, "error": 0.0, "samples": len(percent)}}
     scores = vars(evaluate_grid(model, dataset, "test"))
     if isinstance((model.provenance.settings or {}).get("train_layers"), str):  # over depths
-        deep = evaluate_grid(model, dataset, "test", DEEP)
+        deep = evaluate_grid(model, dataset, "test", DEEP, DEEP_ROWS)
         scores |= {"iou_deep": deep.iou, "nce_deep": deep.nce}
     return {name: _plain(value) for name, value in scores.items()}
 

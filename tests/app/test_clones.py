@@ -25,7 +25,7 @@ def test_sides_of_a_square() -> None:
 
 
 def test_every_clone_of_the_model_has_a_colour() -> None:
-    model, _ = trained()
+    _, model = trained("")
     result = clone_colours(model)
     assert len(result) == model.clones[0]
     assert result is clone_colours(model)
