@@ -4,7 +4,6 @@
     python -m app.pictures docs/pictures/drawings.png    twelve noisy drawings, and what the grid models make of them
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -71,28 +70,32 @@ def frames(mask: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
 
 
 def drawings() -> list[NDArray[np.uint8]]:
-    """Twelve label images: shapes, letters, lines, two things at once, and larger canvases."""
-    shapes: list[tuple[int, Callable[[ImageDraw.ImageDraw], object]]] = [
-        (28, lambda draw: draw.ellipse((5, 5, 22, 22), fill=255)),
-        (28, lambda draw: [draw.ellipse((3, 3, 24, 24), fill=255), draw.ellipse((9, 9, 18, 18), fill=0)]),
-        (28, lambda draw: draw.polygon((14, 3, 25, 24, 3, 24), fill=255)),
-        (28, lambda draw: draw.text((6, -3), "A", fill=255, font=ImageFont.load_default(26), stroke_width=1)),
-        (28, lambda draw: draw.text((6, -6), "g", fill=255, font=ImageFont.load_default(28), stroke_width=1)),
-        (28, lambda draw: draw.rectangle((4, 11, 23, 16), fill=255)),
-        (28, lambda draw: [draw.ellipse((2, 2, 12, 12), fill=255), draw.rectangle((16, 15, 25, 25), fill=255)]),
-        (28, lambda draw: draw.polygon([p for k in range(10) for p in _corner(k)], fill=255)),
-        (28, lambda draw: [draw.ellipse(box, fill=255) for box in _coil()]),
-        (44, lambda draw: [draw.ellipse((4, 6, 40, 38), fill=255), draw.ellipse((14, 14, 30, 30), fill=0)]),
-        (44, lambda draw: draw.text((5, -3), "S", fill=255, font=ImageFont.load_default(44), stroke_width=3)),
-    ]
+    """Twelve label images: shapes, letters, two things at once, larger canvases, and an open line."""
     made = []
-    for side, paint in shapes:
+    for side, shapes in (
+        (28, [("ellipse", (5, 5, 22, 22), 255)]),
+        (28, [("ellipse", (3, 3, 24, 24), 255), ("ellipse", (9, 9, 18, 18), 0)]),
+        (28, [("polygon", (14, 3, 25, 24, 3, 24), 255)]),
+        (28, [("A", (6, -3), 26)]),
+        (28, [("g", (6, -6), 28)]),
+        (28, [("rectangle", (4, 11, 23, 16), 255)]),
+        (28, [("ellipse", (2, 2, 12, 12), 255), ("rectangle", (16, 15, 25, 25), 255)]),
+        (28, [("polygon", [place for k in range(10) for place in _corner(k)], 255)]),
+        (28, [("ellipse", box, 255) for box in _coil()]),
+        (44, [("ellipse", (4, 6, 40, 38), 255), ("ellipse", (14, 14, 30, 30), 0)]),
+        (44, [("S", (5, -3), 44)]),
+    ):
         image = Image.new("L", (side, side))
-        paint(ImageDraw.Draw(image))
+        draw = ImageDraw.Draw(image)
+        for shape, place, number in shapes:
+            if len(shape) == 1:
+                draw.text((place[0], place[1]), shape, fill=255, font=ImageFont.load_default(number), stroke_width=number // 16)
+            else:
+                getattr(draw, shape)(place, fill=number)
         made.append(border_labels(torch.from_numpy(np.array(image) > 127)).numpy())
     image = Image.new("L", (30, 30))
     ImageDraw.Draw(image).arc((5, 5, 24, 40), 190, 350, fill=255)
-    return [*made, np.where(np.asarray(image) > 127, CONTOUR, OUT).astype(np.uint8)]  # the last one is an open line
+    return [*made, np.where(np.asarray(image) > 127, CONTOUR, OUT).astype(np.uint8)]
 
 
 def _corner(k: int) -> tuple[float, float]:
