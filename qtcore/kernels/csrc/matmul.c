@@ -13,46 +13,55 @@
 #if defined(__AVX512VL__)
 #define TILE 3
 #define WIDTH 9
-#define TILES(OF, R) OF(R, 1) OF(R, 2) OF(R, 3) OF(R, 4) OF(R, 5) OF(R, 6) OF(R, 7) OF(R, 8) OF(R, 9)
+#define TILES(OF, NV) OF(1, NV) OF(2, NV) OF(3, NV)
+#define WIDTHS(OF) OF(1) OF(2) OF(3) OF(4) OF(5) OF(6) OF(7) OF(8) OF(9)
 #else
-#define TILE 4
-#define WIDTH 3
-#define TILES(OF, R) OF(R, 1) OF(R, 2) OF(R, 3)
+#define TILE 6
+#define WIDTH 2
+#define TILES(OF, NV) OF(1, NV) OF(2, NV) OF(3, NV) OF(4, NV) OF(5, NV) OF(6, NV)
+#define WIDTHS(OF) OF(1) OF(2)
 #endif
 
-#define MULTIPLY(R, NV)                                                                                                \
-    static void multiply_##R##_##NV(integer depth, const real *A, integer row, integer column, const real *B, real *C, \
-                                    integer ld, int add) {                                                             \
-        vec sum[R][NV];                                                                                                \
-        UNROLL for (int r = 0; r < R; r++)                                                                             \
-            UNROLL for (int v = 0; v < NV; v++) sum[r][v] = add ? *(vec *)(C + r * ld + v * LANES) : (vec){0};         \
-        for (integer k = 0; k < depth; k++) {                                                                          \
-            const vec *b = (const vec *)(B + k * ld);                                                                  \
-            UNROLL for (int r = 0; r < R; r++) {                                                                       \
-                const vec x = A[r * row + k * column] - (vec){0};                                                      \
-                UNROLL for (int v = 0; v < NV; v++) sum[r][v] += x * b[v];                                             \
-            }                                                                                                          \
-        }                                                                                                              \
-        UNROLL for (int r = 0; r < R; r++)                                                                             \
-            UNROLL for (int v = 0; v < NV; v++) *(vec *)(C + r * ld + v * LANES) = sum[r][v];                          \
+/* One tile. All sizes are constants where it is called, and so is one of A's strides: the loop over the depth then has
+   nothing in it but products. */
+static inline __attribute__((always_inline)) void one_tile(const int R, const int NV, integer depth, const real *A,
+                                                           const integer row, const integer column, const real *B,
+                                                           real *C, integer ld, int add) {
+    vec sum[R][NV];
+    UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int v = 0; v < NV; v++) sum[r][v] = add ? *(vec *)(C + r * ld + v * LANES) : (vec){0};
+    for (integer k = 0; k < depth; k++) {
+        const vec *b = (const vec *)(B + k * ld);
+        UNROLL for (int r = 0; r < R; r++) {
+            const vec x = A[r * row + k * column] - (vec){0};
+            UNROLL for (int v = 0; v < NV; v++) sum[r][v] += x * b[v];
+        }
     }
-TILES(MULTIPLY, 1) TILES(MULTIPLY, 2) TILES(MULTIPLY, 3)
-#if TILE == 4
-TILES(MULTIPLY, 4)
-#endif
+    UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int v = 0; v < NV; v++) *(vec *)(C + r * ld + v * LANES) = sum[r][v];
+}
 
-typedef void product(integer, const real *, integer, integer, const real *, real *, integer, int);
+/* Tiles of A's rows (its columns follow each other), and of those of its transpose (its rows do). */
+#define TILE_OF(R, NV)                                                                                                 \
+    static void rows_##R##_##NV(integer depth, const real *A, integer stride, const real *B, real *C, integer ld,      \
+                                int add) {                                                                             \
+        one_tile(R, NV, depth, A, stride, 1, B, C, ld, add);                                                           \
+    }                                                                                                                  \
+    static void columns_##R##_##NV(integer depth, const real *A, integer stride, const real *B, real *C, integer ld,   \
+                                   int add) {                                                                          \
+        one_tile(R, NV, depth, A, 1, stride, B, C, ld, add);                                                           \
+    }
+#define TILES_OF(NV) TILES(TILE_OF, NV)
+WIDTHS(TILES_OF)
 
-#define NAME(R, NV) multiply_##R##_##NV,
-static product *const BY_SIZE[TILE + 1][WIDTH + 1] = {
-    {NULL},
-    {NULL, TILES(NAME, 1)},
-    {NULL, TILES(NAME, 2)},
-    {NULL, TILES(NAME, 3)},
-#if TILE == 4
-    {NULL, TILES(NAME, 4)},
-#endif
-};
+typedef void product(integer, const real *, integer, const real *, real *, integer, int);
+
+#define ROWS(R, NV) rows_##R##_##NV,
+#define COLUMNS(R, NV) columns_##R##_##NV,
+#define ALL_ROWS(NV) {NULL, TILES(ROWS, NV)},
+#define ALL_COLUMNS(NV) {NULL, TILES(COLUMNS, NV)},
+static product *const BY_ROWS[WIDTH + 1][TILE + 1] = {{NULL}, WIDTHS(ALL_ROWS)};
+static product *const BY_COLUMNS[WIDTH + 1][TILE + 1] = {{NULL}, WIDTHS(ALL_COLUMNS)};
 
 /* How many of the rows that are left the next tile takes: not so many that a thin one remains. */
 static inline integer next_tile(integer left) {
@@ -63,9 +72,10 @@ void multiply(integer rows, integer depth, const real *A, integer row, integer c
               integer ld, int add) {
     for (integer done = 0; done < ld / LANES; done += WIDTH) {
         const integer width = ld / LANES - done < WIDTH ? ld / LANES - done : WIDTH;
+        product *const *by = column == 1 ? BY_ROWS[width] : BY_COLUMNS[width];
         for (integer i = 0, tile; i < rows; i += tile) {
             tile = next_tile(rows - i);
-            BY_SIZE[tile][width](depth, A + i * row, row, column, B + done * LANES, C + i * ld + done * LANES, ld, add);
+            by[tile](depth, A + i * row, column == 1 ? row : column, B + done * LANES, C + i * ld + done * LANES, ld, add);
         }
     }
 }
