@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from app.pages.contours import labels_of
+from app.pictures import drawings
 from qtcore.data.border import CONTOUR, IN, OUT, border_labels
 
 
@@ -25,3 +26,14 @@ def test_an_open_line_encloses_nothing_and_a_diagonal_one_is_closed() -> None:
     assert not (labels_of(ring) == IN).any()
     assert (labels_of(np.zeros((3, 4), np.uint8)) == OUT).all()
     assert (labels_of(np.full((3, 4), 255, np.uint8)) == CONTOUR).all()
+
+
+def test_the_twelve_drawings_of_the_documentation() -> None:
+    made = drawings()
+    assert len(made) == 12
+    assert {labels.shape for labels in made} == {(30, 30), (46, 46)}
+    assert [bool((labels == IN).any()) for labels in made] == [True] * 11 + [False]  # the last one is an open line
+    for labels in made[:-1]:
+        drawn = np.where(labels == CONTOUR, 255, 0).astype(np.uint8)
+        enclosed = labels_of(drawn).numpy() != OUT
+        assert (enclosed >= (labels != OUT)).all()  # whatever is inside is enclosed by its contour
