@@ -226,6 +226,7 @@ _NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "valida
 _GRID = {"schedule": "linear", "decay_from": 0.0, "averaging": 0.998, "batch": 10, "validate_every": 500}
 _OVER_DEPTHS = {"batch": 10, "learning_rate": 0.03, "schedule": "linear", "train_layers": "8-20", "train_depths": 3}
 _AVERAGED = {"decay_from": 0.3, "warmup": 100, "averaging": 0.998, "validate_every": 250, "valid_rows": 200}
+_DRAWINGS = {"steps": 2400, "learning_rate": 0.02, "train_layers": "8-24", "averaging": 0.995, "validate_every": 200, "seed": 7}
 _UPON_GRID = _GRID | {"learning_rate": 0.008, "warmup": 100}
 RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
     "grbm/frey": (_DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},),
@@ -237,6 +238,7 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "grid/border-authors": (_UPON_GRID | {"steps": 2500, "seed": 4}, _UPON_GRID | {"steps": 4000, "seed": 5}),
     "grid/border-glyphs": (_UPON_GRID | {"steps": 2500, "seed": 6},),
+    "grid/drawings": (_OVER_DEPTHS | _AVERAGED | _DRAWINGS,),
     "rbm/adult": (_LONG | {"steps": 30000, "validate_every": 1000},),
     "rbm/connect4": (_SMALL | {"steps": 20000},),
     "rbm/digits": (_DECAY | {"epochs": 600.0},),
@@ -266,6 +268,7 @@ Each recipe is that of the shipped model (a test compares it with the file's pro
 STARTS = {
     "grid/border-authors": "grid/border-fixed",
     "grid/border-glyphs": "grid/border-fixed",
+    "grid/drawings": "grid/border",
     "dbm/ocr_letters": "rbm/ocr_letters",
     "dbm/web": "rbm/web",
 }
