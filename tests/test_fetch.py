@@ -92,7 +92,7 @@ def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # 
                 assert Path(file.path).name in line
                 assert file.urls[0].rpartition("/")[0] in line
             assert str((tmp_path / "cache" / SPECIFICATIONS[name].files[0].path).parent) in line
-    assert run.stdout.splitlines()[-1] == "11 missing, 3 right"
+    assert run.stdout.splitlines()[-1] == "11 missing, 4 right"
     assert server.requests == []
     assert not (tmp_path / "cache").exists()
 

@@ -73,9 +73,10 @@ void multiply(integer rows, integer depth, const real *A, integer row, integer c
     for (integer done = 0; done < ld / LANES; done += WIDTH) {
         const integer width = ld / LANES - done < WIDTH ? ld / LANES - done : WIDTH;
         product *const *by = column == 1 ? BY_ROWS[width] : BY_COLUMNS[width];
+        const integer stride = column == 1 ? row : column;
         for (integer i = 0, tile; i < rows; i += tile) {
             tile = next_tile(rows - i);
-            by[tile](depth, A + i * row, column == 1 ? row : column, B + done * LANES, C + i * ld + done * LANES, ld, add);
+            by[tile](depth, A + i * row, stride, B + done * LANES, C + i * ld + done * LANES, ld, add);
         }
     }
 }

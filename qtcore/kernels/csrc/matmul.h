@@ -14,8 +14,8 @@
 typedef real vec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 typedef unsigned pair __attribute__((may_alias)); /* two rounded numbers */
 
-/* C[rows × n] (+)= A[rows × depth] B[depth × n]; A by the strides of its rows and columns, one of which is 1, B and C by
-   their row length ld, a multiple of LANES. */
+/* C[rows × n] (+)= A[rows × depth] B[depth × n]; A by the strides of its rows and columns, one of which is 1, B and C
+   by their row length ld, a multiple of LANES. */
 void multiply(integer rows, integer depth, const real *A, integer row, integer column, const real *B, real *C,
               integer ld, int add);
 
