@@ -282,7 +282,7 @@ def html(records: list[Record]) -> str:
         parts.append(f"<h2>{escape(TABLES['depth'][0])}</h2><p>{escape(DEPTHS)} ")
         parts.append("<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again.</p>")
     for table, lines in zip(depths, depth_curves(records).values(), strict=True):
-        parts.append(f"<h3>{escape(table.title)}</h3><div class='pair'>{table_html(table)}{curves(lines)}</div>")
+        parts.append(f"<div class='pair'>{table_html(table)}{curves(lines)}</div>")
     return f"<div class='results'>{''.join(parts)}</div>"
 
 
