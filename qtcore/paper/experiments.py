@@ -275,16 +275,11 @@ STARTS = {
 """Models that start from the weights of another one; the paper's start at random."""
 
 
-QUERIES: dict[str, str] = {}
-"""Distributions of queries in training, where they differ from the paper's."""
-
-
 def recipe(name: str) -> Experiment:
     """The experiment with our own settings."""
     experiment = named(name)
     *earlier, last = (replace(experiment.settings, **changes) for changes in RECIPES.get(name, ({},)))
-    queries = QUERIES.get(name, experiment.queries)
-    return replace(experiment, start=STARTS.get(name), queries=queries, earlier=tuple(earlier), settings=last)
+    return replace(experiment, start=STARTS.get(name), earlier=tuple(earlier), settings=last)
 
 
 def named(name: str) -> Experiment:
