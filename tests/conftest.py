@@ -30,31 +30,24 @@ SLOW_FILES = {"test_memory.py", "test_torch_compile.py"}
 """Slow as a whole, besides those that say so themselves, the browser tests and the notebooks: memory, and torch.compile."""
 
 FIRST = (
-    "tests/ui/test_shell.py",
+    "tests/ui",
     "tests/test_reproduce.py",
     "tests/test_types.py",
-    "tests/ui/test_faces.py",
     "tests/models/test_extremes.py",
-    "notebooks/06_the_models_of_the_paper.ipynb",
-    "tests/ui/test_lab.py",
     "tests/data",
-    "tests/learn/test_kill.py",
-    "tests/ui/test_digits.py",
     "notebooks/05_query_training.ipynb",
     "tests/test_train.py",
-    "tests/ui/test_jupyter.py",
     "notebooks/07_bring_your_own.ipynb",
     "tests/test_fetch.py",
-    "tests/ui/test_contours.py",
+    "notebooks/06_the_models_of_the_paper.ipynb",
     "notebooks/03_loops.ipynb",
     "notebooks/08_consistency.ipynb",
     "tests/app/test_memory.py",
 )
-"""What takes long comes first, so that what is left at last is short; those that wait for a browser, which leave a core
-idle, between those that do not."""
+"""What takes long comes first, so that what is left at last is short."""
 
-TOGETHER = ("tests/data/",)
-"""Folders whose files go to one worker: they share what takes long to load."""
+TOGETHER = ("tests/data/", "tests/ui/")
+"""Folders whose files go to one worker: they share what takes long to load, or a server and a browser."""
 
 
 class Scheduler(LoadFileScheduling):

@@ -6,10 +6,10 @@ weights are scored on validation data by our belief propagation at T = 1, and th
 
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.neural_network import BernoulliRBM
 from torch import Tensor
 from tqdm import tqdm
 
@@ -17,6 +17,9 @@ from qtcore.learn.query_training import VALID, generator
 from qtcore.metrics import BITS, score
 from qtcore.models.rbm import RBM
 from qtcore.query import uniform
+
+if TYPE_CHECKING:
+    from sklearn.neural_network import BernoulliRBM
 
 RATES = (0.03, 0.1, 0.3, 1.0, 3.0)
 
@@ -30,7 +33,7 @@ class Result:
     history: tuple[tuple[int, float], ...]
 
 
-def to_rbm(machine: BernoulliRBM, n_layers: int = 10) -> RBM:
+def to_rbm(machine: "BernoulliRBM", n_layers: int = 10) -> RBM:
     """Our RBM with scikit-learn's weights, which are in the textbook parametrisation."""
     W, b_v, b_h = (
         torch.as_tensor(np.asarray(array, dtype=np.float32))
@@ -50,6 +53,8 @@ def train(
     n_layers: int = 10,
 ) -> Result:
     """Train by PCD with one rate; keep the model with the best validation NCE under belief propagation."""
+    from sklearn.neural_network import BernoulliRBM  # slow to import
+
     machine = BernoulliRBM(n_components=n_hidden, learning_rate=rate, batch_size=len(values), random_state=seed)
     data = values.numpy()
     best: RBM | None = None

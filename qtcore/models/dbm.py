@@ -8,6 +8,7 @@ from torch import nn
 from qtcore.models.base import positive
 from qtcore.models.rbm import INITIAL_WEIGHT, BinaryModel
 from qtcore.potentials import BinaryPotentials
+from qtcore.support.tensors import normal
 from qtcore.variables import Binary
 
 
@@ -44,8 +45,8 @@ class DBM(BinaryModel):
             positive(name, size)
         self.variables = Binary((n_visible,))
         scale = INITIAL_WEIGHT * temperature
-        self.W1 = nn.Parameter(scale * torch.randn(n_hidden_1, n_visible, **factory))
-        self.W2 = nn.Parameter(scale * torch.randn(n_hidden_2, n_hidden_1, **factory))
+        self.W1 = nn.Parameter(normal(n_hidden_1, n_visible, scale=scale, **factory))
+        self.W2 = nn.Parameter(normal(n_hidden_2, n_hidden_1, scale=scale, **factory))
         self.c_v = nn.Parameter(torch.zeros(n_visible, **factory))
         self.c_h1 = nn.Parameter(torch.zeros(n_hidden_1, **factory))
         self.c_h2 = nn.Parameter(torch.zeros(n_hidden_2, **factory))

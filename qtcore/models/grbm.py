@@ -12,7 +12,7 @@ from qtcore.inference import BP
 from qtcore.models.base import Model, given_count, positive
 from qtcore.potentials import GaussianPotentials
 from qtcore.query import Query
-from qtcore.support.tensors import has_values
+from qtcore.support.tensors import has_values, normal
 from qtcore.variables import Real
 
 INITIAL_WEIGHT = 0.05
@@ -51,7 +51,7 @@ class GaussianRBM(Model):
         positive("n_hidden", n_hidden)
         self.variables = Real((n_visible,))
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.W = nn.Parameter(INITIAL_WEIGHT * torch.randn(n_hidden, n_visible, **factory))
+        self.W = nn.Parameter(normal(n_hidden, n_visible, scale=INITIAL_WEIGHT, **factory))
         self.b = nn.Parameter(torch.zeros(n_visible, **factory))
         self.c = nn.Parameter(torch.zeros(n_hidden, **factory))
         self.sigma = nn.Parameter(torch.tensor(1.0, **factory), requires_grad=False)

@@ -11,6 +11,7 @@ from qtcore.errors import InputError
 from qtcore.models.base import TemperedModel, positive
 from qtcore.potentials import GridPotentials
 from qtcore.query import Mask, Query, fixed
+from qtcore.support.tensors import normal
 from qtcore.variables import Labels
 
 LABELS = ("CONTOUR", "OUT", "IN")
@@ -69,7 +70,7 @@ class GridMRF(TemperedModel):
         self.local_evidence = local_evidence
         self.variables, self.image_shape = Labels((None, None), LABELS), (height, width)
         states = sum(self.clones)
-        self.potentials = nn.ParameterDict({kind: nn.Parameter(torch.randn(states, states, **factory)) for kind in KINDS})
+        self.potentials = nn.ParameterDict({kind: nn.Parameter(normal(states, states, **factory)) for kind in KINDS})
         self.emission = nn.Parameter(torch.tensor([0.8, 0.033, 1e-10], **factory), requires_grad=False)
         label = torch.tensor([i for i, count in enumerate(self.clones) for _ in range(count)], device=device)
         self.register_buffer("label", label, persistent=False)

@@ -11,6 +11,7 @@ from qtcore.errors import InputError
 from qtcore.models.base import TemperedModel
 from qtcore.potentials import FactorPotentials, Wiring
 from qtcore.query import Query
+from qtcore.support.tensors import normal
 from qtcore.variables import Categorical
 
 INITIAL_POTENTIAL = 0.1
@@ -60,7 +61,7 @@ class PairwiseMRF(TemperedModel):
         sizes = self.n_states
         self.unary = nn.ParameterList(nn.Parameter(torch.zeros(size, **factory)) for size in sizes)
         self.pairwise = nn.ParameterList(
-            nn.Parameter(INITIAL_POTENTIAL * torch.randn(sizes[i], sizes[j], **factory)) for i, j in self.edges
+            nn.Parameter(normal(sizes[i], sizes[j], scale=INITIAL_POTENTIAL, **factory)) for i, j in self.edges
         )
         self.wiring = Wiring.of(sizes, self.edges, hidden=self.hidden)
         visible = tuple(sizes[i] for i in self.wiring.visible)

@@ -11,6 +11,7 @@ from qtcore.evidence import BinaryEvidence
 from qtcore.models.base import TemperedModel, positive
 from qtcore.potentials import BinaryPotentials
 from qtcore.query import Query
+from qtcore.support.tensors import normal
 from qtcore.variables import Binary
 
 INITIAL_WEIGHT = 0.01
@@ -54,7 +55,7 @@ class RBM(BinaryModel):
         positive("n_visible", n_visible)
         positive("n_hidden", n_hidden)
         self.variables = Binary((n_visible,))
-        self.W = nn.Parameter(INITIAL_WEIGHT * temperature * torch.randn(n_hidden, n_visible, **factory))
+        self.W = nn.Parameter(normal(n_hidden, n_visible, scale=INITIAL_WEIGHT * temperature, **factory))
         self.c_v = nn.Parameter(torch.zeros(n_visible, **factory))
         self.c_h = nn.Parameter(torch.zeros(n_hidden, **factory))
 

@@ -16,6 +16,14 @@ def has_values(*tensors: Tensor) -> bool:
     return not any(tensor.is_meta or isinstance(tensor, FakeTensor) or is_batched(tensor) for tensor in tensors)
 
 
+def normal(
+    *shape: int, scale: float = 1.0, device: "torch.device | str | None" = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Normal numbers, those of scale * torch.randn, which on the device "meta" would import torch's compiler: seconds."""
+    result = torch.empty(shape, device=device, dtype=dtype)
+    return result if result.is_meta else result.normal_().mul_(scale)
+
+
 def is_batched(tensor: Tensor) -> bool:
     """Whether torch.vmap runs over this tensor, also inside other transforms of torch.func."""
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():

@@ -19,19 +19,14 @@ from typing import Any
 import pytest
 import torch
 
-import qtcore
 from qtcore import data, train
 from qtcore.learn import processes, query_training
 from qtcore.support.cli import guarded
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.learn.children"])
+CONTEXT.set_forkserver_preload(["tests.learn.warm"])
 
-# What takes its time is done once, by the server, for all of its children: data, and what torch imports at the first step.
 load = functools.cache(data.load)
-load("digits")
-torch.set_num_threads(1)  # a thread would not survive a fork
-qtcore.fit(qtcore.RBM(2, 2), torch.zeros(2, 2), steps=1)
 
 STAGES = ("half written", "written", "synced", "renamed")
 """Moments of a save: in the middle of the bytes, before the flush, before the rename, after it."""

@@ -1,4 +1,4 @@
-"""Extreme evidence and weights, in float32 and over 50 layers: everything stays finite, and right where it can be checked."""
+"""Extreme evidence and weights, in float32 and over many layers: everything stays finite, and right where it can be checked."""
 
 import itertools
 import re
@@ -22,7 +22,7 @@ SIZE = 1000.0
 
 def extreme(kind: str, seed: int, size: float = SIZE, **options: Any) -> Any:
     """A float32 model whose numbers are 0, ±size, or in between."""
-    options = {"n_layers": 10 if QUICK else 50, "dtype": F32} | options
+    options = {"n_layers": 10 if QUICK else 20, "dtype": F32} | options
     model: Any = {
         "RBM": lambda: RBM(5, 4, **options),
         "DBM": lambda: DBM(4, 3, 3, **options),
@@ -92,7 +92,7 @@ def test_potentials_of_1000_at_extreme_temperatures(kind: str, temperature: floa
 @pytest.mark.parametrize("kind", TEMPERED)
 def test_learned_temperature_with_potentials_of_1000(kind: str) -> None:
     for seed in range(3):
-        model = extreme(kind, seed, temperature=2.0, learn_temperature=True)
+        model = extreme(kind, seed, temperature=2.0, learn_temperature=True, n_layers=50)
         no_nan(model, ask(model, seed, "mixed", batch=2))
 
 
