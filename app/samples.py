@@ -1,4 +1,4 @@
-"""Binary pictures and records for queries: from the test set if it is on this machine, else dreamed up by the model."""
+"""Binary pictures and records for queries: from the test set if it is on this machine, else samples from the model."""
 
 import functools
 import logging
@@ -77,4 +77,4 @@ def samples(dataset: str) -> Samples:
         log.info("no %s: %s", dataset, error)
     name = engine.first_available(*(f"{kind}/{dataset}" for kind in KINDS))
     assert name is not None, "only datasets with a model are offered"
-    return Samples(dataset, "dream", "Dreamed up by the model", engine.in_pool(dream_records, engine.model(name), N_SHOWN))
+    return Samples(dataset, "dream", "Samples from the model", engine.in_pool(dream_records, engine.model(name), N_SHOWN))

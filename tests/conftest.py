@@ -38,7 +38,6 @@ FIRST = (
     "notebooks/05_query_training.ipynb",
     "tests/test_train.py",
     "notebooks/07_bring_your_own.ipynb",
-    "tests/test_fetch.py",
     "notebooks/06_the_models_of_the_paper.ipynb",
     "notebooks/03_loops.ipynb",
     "notebooks/08_consistency.ipynb",

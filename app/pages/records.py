@@ -28,6 +28,10 @@ Bytes = NDArray[np.uint8]
 PRESETS = ("one question", "30 %", "50 %", "80 %", "everything", "nothing")
 EMPTY = "Ask for at least one variable to score the answer."
 UNNAMED = "The meaning of this set's variables was never published."
+GROUPED = (
+    "In the data a group has at most one 1. The model has a bit for each variable and was not told so: it learned it in part, "
+    "and the bars of a group need not add up to 1."
+)
 
 
 def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int) -> Bytes:
@@ -175,7 +179,7 @@ def explanation(unnamed: bool) -> list[Viewable]:
             r"Click the square before a variable to make it known, asked or unknown; click a heading for its whole group. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
-            + (UNNAMED if unnamed else "A group has at most one 1: the model was not told so, it learned it."),
+            + (UNNAMED if unnamed else GROUPED),
         ),
         *both_models(),
     ]

@@ -23,7 +23,8 @@ NOT_COMPARABLE = "not comparable"
 ERRORS = (
     "± ours: standard error of the mean, over runs where there are several, else over draws of the "
     "queries (Frey) or test samples. "
-    "± the paper's: standard deviation of the mean, from its supplement."
+    "± the paper's: standard deviation of the mean, from its supplement. "
+    "Same: the difference is within these two errors, added in quadrature."
 )
 DEPTHS = "Test set: the first 300 images of a grid, the first 2,000 rows of the others with one draw of uniform queries."
 Record = dict[str, Any]
@@ -110,13 +111,14 @@ def comparison(
     more_is_better: bool = False,
     trained: bool = False,
 ) -> Compared:
-    """Our figure next to the paper's; `trained` means that a model exists and only its sampling is missing."""
+    """Our figure next to the paper's: the same if they differ by no more than the error of the difference, or in no printed
+    digit. `trained` means that a model exists and only its sampling is missing."""
     if ours is None:
         return Compared(ours, paper, NOT_SAMPLED if trained else MISSING, digits)
     if paper is None or not comparable:
         return Compared(ours, paper, "" if paper is None else NOT_COMPARABLE, digits)
     difference = ours[0] - paper.mean
-    if abs(difference) < 0.5 * 10**-digits:
+    if abs(difference) <= max(0.5 * 10**-digits, math.hypot(ours[1], paper.error or 0.0)):
         return Compared(ours, paper, "same", digits)
     return Compared(ours, paper, "better" if (difference > 0) == more_is_better else "worse", digits)
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
-from qtcore.data import SPECIFICATIONS, names
+from qtcore.data import SPECIFICATIONS, inventory, names
 from qtcore.fetch import main
 from qtcore.support.cli import guarded
-from tests.data.conftest import Server, data_folder, good, server  # noqa: F401
+from tests.data.conftest import Server, good, kept
 
 OFFLINE = ("digits", "glyphs", "border-glyphs", "drawings")
 FETCHED = tuple(name for name in names() if name not in OFFLINE)
@@ -75,10 +75,12 @@ def words(line: str) -> list[str]:
     return line.split()
 
 
-@pytest.mark.slow
-def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # noqa: F811
+def test_verify_with_an_empty_cache(
+    fetch: Callable[..., Run], tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line per set: what to do about those that are missing; the others are checked; nobody is asked."""
-    run = fetch_in_shell("--verify", cache=tmp_path / "cache", mirror=server.url)
+    monkeypatch.setattr(inventory, "load", kept)
+    run = fetch("--verify", cache=tmp_path / "cache", mirror=server.url)
     assert run.returncode == 0
     assert run.stderr == ""
     result = lines(run.stdout)
@@ -99,7 +101,7 @@ def test_verify_with_an_empty_cache(tmp_path: Path, server: Server) -> None:  # 
 
 
 @pytest.mark.slow
-def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:
     run = fetch_in_shell("--verify", *FETCHED, cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0, run.stdout
     assert run.stderr == ""
@@ -118,7 +120,7 @@ def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:  # n
     assert "16.4" in result["border"]
 
 
-def test_list(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+def test_list(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:
     run = fetch("--list", cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0
     result = {name: line for name, (line,) in lines(run.stdout).items()}
@@ -129,8 +131,9 @@ def test_list(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> N
     assert words(result["digits"])[1:] == ["exact", "scikit-learn"]
 
 
-def test_without_arguments_it_lists_and_fetches_nothing(fetch: Callable[..., Run], tmp_path: Path, server: Server) -> None:  # noqa: F811
-    run = fetch(cache=tmp_path / "cache", mirror=server.url)
+@pytest.mark.slow
+def test_without_arguments_it_lists_and_fetches_nothing(tmp_path: Path, server: Server) -> None:
+    run = fetch_in_shell(cache=tmp_path / "cache", mirror=server.url)
     assert run.returncode == 0
     assert list(lines(run.stdout)) == list(names())
     assert words(lines(run.stdout)["dna"][0])[1] == "missing"
@@ -149,7 +152,7 @@ def test_fetch_without_network(fetch: Callable[..., Run], tmp_path: Path) -> Non
     assert "Traceback" not in run.stdout + run.stderr
 
 
-def test_fetch_then_verify_then_damage(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path, server: Server) -> None:  # noqa: F811
+def test_fetch_then_verify_then_damage(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path, server: Server) -> None:
     cache = tmp_path / "cache"
     original = data_folder / "raw" / "made" / "nips.npz"
     server.serve("/made/nips.npz", good(original.read_bytes()))
@@ -174,7 +177,7 @@ def test_fetch_then_verify_then_damage(fetch: Callable[..., Run], tmp_path: Path
     assert (cache / "made" / "nips.npz").read_bytes() == original.read_bytes()
 
 
-def test_rcv1_is_fetched_although_a_stand_in_is_there(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+def test_rcv1_is_fetched_although_a_stand_in_is_there(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:
     data = tmp_path / "data"
     (data / "prepared").mkdir(parents=True)
     shutil.copy(data_folder / "prepared" / "rcv1_valid_only.npz", data / "prepared")
@@ -183,7 +186,7 @@ def test_rcv1_is_fetched_although_a_stand_in_is_there(fetch: Callable[..., Run],
     assert f"{NOBODY}/ucla/rcv1.train.data" in run.stdout
 
 
-def test_wrong_prepared_file_is_wrong(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:  # noqa: F811
+def test_wrong_prepared_file_is_wrong(fetch: Callable[..., Run], tmp_path: Path, data_folder: Path) -> None:
     data = tmp_path / "data"
     (data / "prepared").mkdir(parents=True)
     shutil.copy(data_folder / "prepared" / "dna.npz", data / "prepared" / "nips.npz")
