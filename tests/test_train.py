@@ -288,13 +288,13 @@ def test_a_real_process_is_killed_and_goes_on(tmp_path: Path) -> None:
     assert first.returncode == -signal.SIGKILL
     reached = state(tmp_path / "run")[1]["step"]
     second = process(*words, "--steps", str(reached + 3), "--resume")
-    out, err = second.communicate(timeout=180)
+    out, err = second.communicate(timeout=300)
     assert (second.returncode, err) == (0, "")
     assert out.splitlines()[-1].startswith("Done: ")
     assert [line["step"] for line in log(tmp_path / "run") if "loss" in line] == list(range(1, reached + 4))
 
 
-def _wait_for(path: Path, process: "subprocess.Popen[str]", seconds: float = 180) -> None:
+def _wait_for(path: Path, process: "subprocess.Popen[str]", seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not path.exists():
         assert process.poll() is None, process.communicate()
@@ -318,7 +318,7 @@ def test_in_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
             break
         shown += part
     os.close(ours)
-    out, _ = child.communicate(timeout=180)
+    out, _ = child.communicate(timeout=300)
     assert child.returncode == 0
     bars = [bar for bar in shown.decode().split("\r") if "img" in bar]
     number = r"\d\.\d{4}"

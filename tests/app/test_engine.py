@@ -26,6 +26,7 @@ from app.frames import (
 )
 from qtcore.metrics import nce
 from qtcore.models.base import Model
+from tests.app.server import PATIENCE
 
 
 def gaussian_run(n_layers: int = 6) -> tuple[Header, engine.Run]:
@@ -140,7 +141,7 @@ def test_a_run_that_stops_by_itself_is_complete(slice_: float, monkeypatch: pyte
     async def collect() -> list[bytes]:
         return [blob async for blob in engine.stream(header, runs)]
 
-    blobs = asyncio.run(asyncio.wait_for(collect(), 60))
+    blobs = asyncio.run(asyncio.wait_for(collect(), PATIENCE))
     described = unpack(blobs[-1])[0]["runs"]
     assert [each["total"] for each in described] == [stopped, 0, n_layers]
     assert [each["count"] for each in described] == [stopped + 1, 1, n_layers + 1]
@@ -189,8 +190,8 @@ def test_the_newest_wins_and_stale_runs_stop(monkeypatch: pytest.MonkeyPatch) ->
                     shown.append(seq)  # noqa: PERF401
 
             latest.submit(job)
-            await asyncio.wait_for(until(lambda model=model: model.done > 0), 60)  # type: ignore[misc]
-        await asyncio.wait_for(until(lambda: models[3].done == 6 and shown[-1] == 3), 60)
+            await asyncio.wait_for(until(lambda model=model: model.done > 0), PATIENCE)  # type: ignore[misc]
+        await asyncio.wait_for(until(lambda: models[3].done == 6 and shown[-1] == 3), PATIENCE)
         assert latest.cancelled == 3
         stopped = [model.done for model in models[:3]]
         await asyncio.sleep(0.1)  # ten layers

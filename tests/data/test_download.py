@@ -136,7 +136,7 @@ def test_two_processes_fetch_the_same_file(server: Server, cache: Path, monkeypa
     command = [sys.executable, "-W", "error", "-c", READ, hashlib.sha256(BODY).hexdigest()]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for process in processes:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
         assert errors == ""  # no terminal, no progress bar
     assert left_behind(cache) == ["large.bin"]
@@ -155,7 +155,7 @@ def test_progress_bar_on_a_terminal(server: Server, cache: Path, monkeypatch: py
     termios.tcsetwinsize(theirs, (24, 80))
     command = [sys.executable, "-c", READ, hashlib.sha256(BODY).hexdigest()]
     try:
-        subprocess.run(command, stderr=theirs, check=True, timeout=120)
+        subprocess.run(command, stderr=theirs, check=True, timeout=300)
         shown = os.read(ours, 100_000).decode()
     finally:
         os.close(theirs)

@@ -40,7 +40,7 @@ def fetch_in_shell(*arguments: str, cache: Path, data: Path | None = None, mirro
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=180,
+        timeout=300,
     )
     return Run(run.returncode, run.stdout, run.stderr)
 

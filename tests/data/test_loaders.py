@@ -331,7 +331,7 @@ class TestOriginals:
         processes = [
             subprocess.Popen([sys.executable, "-W", "error", "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)
         ]
-        outputs = {process.communicate(timeout=120)[0] for process in processes}
+        outputs = {process.communicate(timeout=300)[0] for process in processes}
         assert [process.returncode for process in processes] == [0, 0]
         assert len(outputs) == 1
         assert outputs.pop().startswith("exact ")

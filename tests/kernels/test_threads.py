@@ -143,11 +143,11 @@ def test_a_fork_works_after_a_call(kind: str, monkeypatch: pytest.MonkeyPatch) -
         queue = context.Queue()
         process = context.Process(target=child, args=(model, queue), daemon=True)
         process.start()
-        result = torch.tensor(queue.get(timeout=30), dtype=expected[0].dtype)
+        result = torch.tensor(queue.get(timeout=300), dtype=expected[0].dtype)
         process.join(30)
         assert process.exitcode == 0
         close(result, expected[0], 1e-12)
-        loader = DataLoader(Answers(model), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=30)
+        loader = DataLoader(Answers(model), batch_size=None, num_workers=2, multiprocessing_context="fork", timeout=300)
         for ours, theirs in zip(loader, expected, strict=True):
             close(ours, theirs, 1e-12)
 
@@ -182,7 +182,7 @@ sys.exit("the child hangs")
 def test_a_fork_works_after_torch_has_used_its_threads(backend: str) -> None:
     """torch's threads do not survive it either: a child once hung in the first function that it shared among them."""
     environment = os.environ | {"QTCORE_BACKEND": backend, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, env=environment, timeout=120)
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

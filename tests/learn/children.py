@@ -51,7 +51,7 @@ class Child:
         self.process.start()
         there.close()
 
-    def wait_for(self, event: str, seconds: float = 180) -> bool:
+    def wait_for(self, event: str, seconds: float = 300) -> bool:
         """Whether the child came to "begun" or "trapped"; False when it ended before."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -29,7 +29,7 @@ FLAGS = [
 ]
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 WINDOW = {"width": 1280, "height": 800}
-MILLISECONDS_TO_WAIT = 120_000
+MILLISECONDS_TO_WAIT = 300_000
 """For whatever a test waits for: on a busy machine a page takes many times what it takes on an idle one."""
 
 Contexts = Callable[..., "BrowserContext"]

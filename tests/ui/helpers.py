@@ -68,7 +68,7 @@ def wait_for(page: "Page", expression: str) -> None:
     page.wait_for_function(expression)
 
 
-def wait_until(page: "Page", condition, what: str = "the page to get there", seconds: float = 120) -> None:  # type: ignore[no-untyped-def]
+def wait_until(page: "Page", condition, what: str = "the page to get there", seconds: float = 300) -> None:  # type: ignore[no-untyped-def]
     """Ask again and again, letting the browser go on in between."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
