@@ -5,10 +5,12 @@ import struct
 
 import numpy as np
 import pytest
+import torch
 
+import qtcore
 from app.components import Record
 from app.components.record import KNOWN, TARGET, UNKNOWN, decode_roles, grouped
-from app.pages.records import PRESETS, preset
+from app.pages.records import GROUPED, PRESETS, preset
 from qtcore.data import variable_names
 
 
@@ -63,3 +65,17 @@ def test_ready_made_questions(name: str) -> None:
     else:
         assert asked.sum() == expected
     assert set(preset(name, groups, 40, 1).tolist()) <= {KNOWN, TARGET}
+
+
+@pytest.mark.parametrize("name", ["rbm/adult", "rbm/mushrooms"])
+def test_what_is_said_of_the_groups_is_true(name: str) -> None:
+    """The bars of a group of which nothing is known: in the data they add up to 1 at most, in the model to something else."""
+    model = qtcore.load(name)
+    names = variable_names(name.partition("/")[2])
+    assert names is not None
+    zeros = torch.zeros(1, len(names))
+    with torch.inference_mode():
+        bars = model(qtcore.Query(zeros, zeros.bool())).probs[0]
+    sums = [float(bars[start:stop].sum()) for _, start, stop in grouped(names, len(names))[1] if stop - start > 1]
+    assert max(sums) > 1.01
+    assert "need not add up to 1" in GROUPED
