@@ -48,7 +48,8 @@ class Header:
     channels: tuple[Channel, ...]
     seq: int = 0
     truth: Bytes | None = None
-    baselines: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Curve → label → value."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -88,7 +89,10 @@ def pack(header: Header, traces: Sequence[Trace]) -> bytes:
         "height": header.shape[0],
         "width": header.shape[1],
         "channels": [{"name": c.name, "low": c.low, "high": c.high} for c in header.channels],
-        "baselines": {name: {"label": label, "value": value} for name, (label, value) in header.baselines.items()},
+        "baselines": {
+            curve: [{"label": label, "value": value} for label, value in values.items()]
+            for curve, values in header.baselines.items()
+        },
         "truth": header.truth is not None,
         **header.extra,
     }

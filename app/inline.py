@@ -130,7 +130,7 @@ def widget(
 
         import app, qtcore
         from qtcore.data import faces_offline
-        app.widget(qtcore.load("grbm/frey"), faces_offline()[0])
+        app.widget(qtcore.load("grbm/frey"), faces_offline(grain=True)[0])
 
     Args:
         model: any model of this package that has an image shape.

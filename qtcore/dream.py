@@ -1,5 +1,7 @@
 """Faces that a model dreams up: drawn block by block through its own marginals, by the chain rule.
 
+The file holds them as they were drawn (`samples`, to score) and without their grain (`faces`, to look at).
+
     python -m qtcore.dream --out faces.npz               # sixteen faces from the shipped model
     python -m qtcore.dream --out faces.npz --count 64 --seed 3 --sheet faces.png
 """
@@ -12,7 +14,7 @@ import numpy as np
 import qtcore
 from qtcore.data.frey import grey_levels
 from qtcore.errors import InputError
-from qtcore.inference.sampling import dream
+from qtcore.inference.sampling import dream, smoothed
 from qtcore.io.images import contact_sheet
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
@@ -20,7 +22,7 @@ from qtcore.support.files import write_atomically
 
 @dataclass(frozen=True)
 class Settings:
-    """Dream up images with a model and write them as float32 [n, V] under the key `faces` of an npz file."""
+    """Dream up images with a model and write them as float32 [n, V] under the keys `samples` and `faces` of an npz file."""
 
     out: Path
     """The npz file to write."""
@@ -33,7 +35,7 @@ class Settings:
     temperature: float = 1.0
     """Factor on the standard deviation of every draw."""
     smooth: float = 1.0
-    """Share of each pixel's mean given the others, in the last pass."""
+    """Share of each pixel's mean given the others, in the last pass, which makes `faces` of `samples`."""
     seed: int = 0
     """Two runs with the same seed dream the same."""
     keep: tuple[int, ...] = ()
@@ -49,28 +51,24 @@ def main() -> None:
     if settings.sheet is not None and settings.sheet.resolve() == settings.out.resolve():
         raise InputError("the sheet and the faces need a file each; give --sheet another name.")
     model = qtcore.load(settings.model)
-    dreams = dream(
-        model,
-        settings.count,
-        size=settings.size,
-        temperature=settings.temperature,
-        smooth=settings.smooth,
-        seed=settings.seed,
-    )
-    if any(not 0 <= number < len(dreams) for number in settings.keep):
-        raise InputError(f"keep holds a number that is not among the {len(dreams)} dreams (they count from 0).")
+    if not 0 <= settings.smooth <= 1:
+        raise InputError(f"smooth must be between 0 and 1, not {settings.smooth:g}.")
+    if any(not 0 <= number < settings.count for number in settings.keep):
+        raise InputError(f"keep holds a number that is not among the {settings.count} dreams (they count from 0).")
+    samples = dream(model, settings.count, size=settings.size, temperature=settings.temperature, smooth=0.0, seed=settings.seed)
+    faces = smoothed(model, samples, size=settings.size, share=settings.smooth)
     if settings.sheet is not None:
         assert model.image_shape is not None
-        picture = contact_sheet(grey_levels(dreams, model.statistics), model.image_shape)
+        picture = contact_sheet(grey_levels(faces, model.statistics), model.image_shape)
         write_atomically(settings.sheet, lambda path: picture.save(path, "PNG"))
-    kept = dreams[list(settings.keep)] if settings.keep else dreams
+    kept = list(settings.keep or range(settings.count))
 
     def write(path: Path) -> None:
         with path.open("wb") as file:
-            np.savez_compressed(file, faces=kept.numpy().astype(np.float32))
+            np.savez_compressed(file, samples=samples[kept].numpy(), faces=faces[kept].numpy())
 
     write_atomically(settings.out, write)
-    print(f"{len(kept)} of {len(dreams)} dreams written to {settings.out}")
+    print(f"{len(kept)} of {settings.count} dreams written to {settings.out}")
 
 
 if __name__ == "__main__":

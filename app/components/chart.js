@@ -14,12 +14,13 @@ function tickLabel(v, log) {
 }
 
 function plot(body, series, options) {
-  const {log = false, baseline = null, total, cursor, width, names = false, move} = options
-  const height = 150, left = 36, right = 8, top = names ? 20 : 8, bottom = 20
+  const {log = false, total, cursor, width, names = false, move} = options
+  const baselines = [options.baseline ?? []].flat().toSorted((a, b) => b.value - a.value), labelled = baselines.some((each) => each.label)
+  const height = 150, left = 36, right = 8, top = 8 + (names ? 12 : 0) + (labelled ? 12 : 0), bottom = 20
   const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img"})
   const usable = (v) => v !== null && v !== undefined && (!log || v > 0)
   let values = series.flatMap((each) => each.values.filter(usable))
-  if (baseline) values.push(baseline.value)
+  values.push(...baselines.map((each) => each.value))
   if (!values.length) values = [1] // such as a residual of 0 on a logarithmic axis
   let low = options.low ?? Math.min(...values), high = options.high ?? Math.max(...values)
   if (log) {
@@ -57,12 +58,11 @@ function plot(body, series, options) {
     const now = each.values[Math.min(cursor, each.values.length - 1)]
     if (usable(now)) svg.append(shape("circle", {cx: scaleX(Math.min(cursor, each.values.length - 1)), cy: scaleY(now), r: 3, style: `fill:${each.colour}`}))
   }
-  if (baseline) {
-    const y = scaleY(baseline.value), ends = series.map((each) => each.values.findLast(usable)).filter(usable)
-    const above = ends.length ? scaleY(ends[0]) >= y : true, fits = above ? y > top + 14 : y < height - bottom - 14
-    svg.append(shape("line", {x1: left, x2: width - right, y1: y, y2: y, style: "stroke:#cc79a7;stroke-width:1.600;stroke-dasharray:5 3"}))
-    if (baseline.label) svg.append(shape("text", {class: "strong", x: width - right, y: above === fits ? y - 5 : y + 13, "text-anchor": "end"}, `${baseline.label} ${pretty(baseline.value)}`))
-  }
+  baselines.forEach(({label, value}, i) => { // the label of the highest above its line; of another where there is room
+    const y = scaleY(value), room = i === 0 || y - scaleY(baselines[i - 1].value) > 28
+    svg.append(shape("line", {class: "baseline", x1: left, x2: width - right, y1: y, y2: y, style: `stroke:#cc79a7;stroke-width:1.600;stroke-dasharray:${i ? "2 3" : "5 3"}`}))
+    if (label) svg.append(shape("text", {class: "strong", x: width - right, y: room ? y - 5 : y + 13, "text-anchor": "end"}, `${label} ${pretty(value)}`))
+  })
   svg.append(shape("line", {class: "cursor", x1: scaleX(cursor), x2: scaleX(cursor), y1: top, y2: height - bottom}))
   if (names) {
     let x = left

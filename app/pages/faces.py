@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from panel.viewable import Viewable
 from torch import Tensor
+from torch.distributions import Normal
 
 import qtcore
 from app import engine, masks
@@ -26,6 +27,7 @@ from qtcore.data import faces_offline
 from qtcore.data.frey import SHAPE, grey_levels, load_frey
 from qtcore.data.inventory import holding
 from qtcore.errors import DataError
+from qtcore.metrics import BITS
 from qtcore.models.base import Model
 from qtcore.models.grbm import GaussianRBM
 from qtcore.paper.baselines import per_image_gaussian
@@ -38,7 +40,10 @@ MAX_STANDARDISED = 8.0
 """Uploads are clipped here: where a pixel hardly varies in the training faces, any other grey would become a huge number."""
 LAYERS = (5, 15, 100)
 """Other numbers of layers to compare with."""
+SMOOTHED = "smooth"
+"""The key of samples without their grain: no truth to score an answer with, since the model expects the grain."""
 EMPTY = "Hide at least one pixel completely to score the answer."
+NOT_SCORED = "Without its grain a sample is easier than the model expects: not scored."
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,10 @@ def galleries() -> tuple[Faces, ...]:
     except DataError as error:
         log.info("no Frey faces: %s", error)
     try:
-        rows.append(Faces("dream", "dreamed", "Faces that the model dreamed up", faces_offline()[:N_SHOWN]))
+        rows.append(Faces("dream", "samples", "Samples from the model", faces_offline(grain=True)[:N_SHOWN]))
+        rows.append(Faces(SMOOTHED, "smoothed", "Samples, smoothed: not scored", faces_offline()[:N_SHOWN]))
     except DataError as error:
-        log.info("no dreamed faces: %s", error)
+        log.info("no samples: %s", error)
     if not rows:
         rows.append(Faces("dream", "mean face", "The mean of all faces", torch.zeros(1, SHAPE[0] * SHAPE[1])))
     return tuple(rows)
@@ -90,6 +96,16 @@ def to_values(grey: Bytes, model: Model) -> Tensor:
     statistics = model.statistics
     values = (flat / statistics["maximum"] - statistics["mean"]) / statistics["deviation"]
     return values.clamp(-MAX_STANDARDISED, MAX_STANDARDISED)
+
+
+def baselines(truth: Tensor, target: Tensor) -> dict[str, float]:
+    """Bits per target of two trivial answers: N(0, 1), the mean face; and one Gaussian for all targets, fitted to the rest."""
+    if not bool(target.any()):
+        return {}
+    bits = {"mean face": float(-Normal(0.0, 1.0).log_prob(truth[target]).mean()) * BITS}
+    if int((~target).sum()) >= 2:
+        bits["one Gaussian"] = float(per_image_gaussian(truth[None], target[None])[0])
+    return {label: value for label, value in bits.items() if np.isfinite(value)}
 
 
 class FacesPage(PicturePage):
@@ -185,18 +201,19 @@ class FacesPage(PicturePage):
         weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
         target = weights[0] == 0
         query = qtcore.Query(self.values[None], weights)
-        baselines = {}
-        if bool(target.any()) and int((~target).sum()) >= 2:
-            gaussian = float(per_image_gaussian(self.values[None], target[None])[0])
-            if np.isfinite(gaussian):
-                baselines["nce"] = ("one Gaussian", gaussian)
-        encoder = GaussianEncoder(self.model, self.values, target)
+        truth = None if self.source == SMOOTHED else self.values
+        encoder = GaussianEncoder(self.model, truth, target)
         header = Header(
-            SHAPE, encoder.channels, self.painter.seq, encoder.truth_bytes(), baselines, extra={"without": {"nce": EMPTY}}
+            SHAPE,
+            encoder.channels,
+            self.painter.seq,
+            encoder.truth_bytes(),
+            {} if truth is None else {"nce": baselines(truth, target)},
+            extra={"without": {"nce": NOT_SCORED if truth is None else EMPTY}},
         )
 
         def run(label: str, model: Model, n_layers: int) -> engine.Run:
-            return engine.Run(label, model, query, GaussianEncoder(model, self.values, target), n_layers)
+            return engine.Run(label, model, query, GaussianEncoder(model, truth, target), n_layers)
 
         return header, self.comparison.runs(self.model, run)
 
@@ -224,8 +241,9 @@ def explanation() -> list[Viewable]:
         card(
             "How good it is",
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{hidden } i} \log_2 \mathcal{N}(v_i; \mu_i, s_i^2)$, on standardised "
-            r"pixels: lower is better. The dashed line is one Gaussian fitted to the pixels seen in this picture. In "
-            r"training the answer was scored after 25 layers; 50 are shown.",
+            r"pixels: lower is better. Dashed: the mean face with the spread of all faces, $\mathcal{N}(0, 1)$, and one "
+            r"Gaussian fitted to the pixels seen in this picture. A sample has the model's own noise of $\sigma = 1$: "
+            r"2.05 bits that nobody can predict. In training the answer was scored after 25 layers; 50 are shown.",
         ),
     ]
 

@@ -4,7 +4,7 @@ A query-trained model answers queries; it is not a density to run a Markov chain
 no query ever trained it). But p(v) = ∏ p(block | blocks before) needs nothing but answers to queries: a block is drawn
 from its marginals given all that is drawn so far, and is evidence from then on. Within a block the draws are
 independent, so blocks are small. A last pass gives each pixel its mean given the others (`smooth` = 1), which takes
-away the grain of that independence.
+the grain away: better to look at, but no sample of the model any more, and not to be scored.
 """
 
 import math
@@ -71,14 +71,22 @@ def dream(
         mean, deviation = marginals.mean[:, block], marginals.stddev[:, block]
         values[:, block] = mean + temperature * deviation * torch.randn(mean.shape, generator=generator)
         observed[:, block] = True
-    if smooth:
-        means = torch.empty_like(values)
-        for block in parts:
-            observed[:, block] = False
-            means[:, block] = model(Query(values, observed)).mean[:, block]
-            observed[:, block] = True
-        values = torch.lerp(values, means, smooth)
-    return values
+    return smoothed(model, values, shape, size, smooth) if smooth else values
+
+
+@torch.inference_mode()
+def smoothed(
+    model: "Model", values: Tensor, image_shape: tuple[int, int] | None = None, size: int = 4, share: float = 1.0
+) -> Tensor:
+    """Samples [count, V] without (a share of) their grain: each block moves towards its mean given all others."""
+    shape = image_shape or model.image_shape
+    assert shape is not None
+    means, observed = torch.empty_like(values), torch.ones_like(values, dtype=torch.bool)
+    for block in blocks(shape, size, torch.Generator()):
+        observed[:, block] = False
+        means[:, block] = model(Query(values, observed)).mean[:, block]
+        observed[:, block] = True
+    return torch.lerp(values, means, share)
 
 
 @torch.inference_mode()

@@ -42,6 +42,23 @@ def test_opens_with_a_result(page: "Page", app_url: str) -> None:
     assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == str(28 * 10)
 
 
+def test_the_score_has_two_baselines_and_smoothed_samples_none(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    chart = page.locator(".qt.player .chart").nth(1)
+    assert chart.locator(".baseline").count() == 2
+    labels = chart.locator("text.strong")
+    assert {text.rsplit(" ", 1)[0] for text in labels.all_text_contents()} == {"mean face", "one Gaussian"}
+    first, second = (label.evaluate("e => e.getBoundingClientRect().toJSON()") for label in labels.all())
+    assert first["bottom"] <= second["top"] + 2  # one below the other
+    assert page.get_by_text("Samples from the model").is_visible()
+    page.get_by_role("button", name="smoothed", exact=True).click()
+    wait_until(page, lambda: state(page).image == "smooth-0")
+    page.get_by_text("not scored.").wait_for()
+    assert page.locator("canvas[data-map=difference]").count() == 0
+    page.get_by_role("button", name="samples", exact=True).click()
+    wait_until(page, lambda: state(page).image == "dream-0" and chart.locator(".baseline").count() == 2)
+
+
 def test_a_drag_hides_exactly_the_pixels_under_it(page: "Page", app_url: str) -> None:
     open_page(page, app_url, START)
     set_size(page, 1)
