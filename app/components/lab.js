@@ -72,8 +72,8 @@ export function render({model, el}) {
     push("by hand", {"data-mode": "hand", title: "From messages that are all 0: each click on an arrow sends that one message"}, byHand)]
   const reset = push("reset messages", {"data-name": "reset", title: "All messages are 0 again"}, byHand)
   function byHand() { clock.stop(); follow = true; tell("hand", 0) }
-  const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"})
-  const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
+  const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"}), ring = node("span")
+  const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), ring,
     node("span", {}, "square: observed"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
   const middle = node("div", {class: "middle"},
     node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unobserved → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
@@ -108,6 +108,7 @@ export function render({model, el}) {
     knobs.strength.set(set.strength); knobs.temperature.set(set.temperature); knobs.damping.set(set.damping); knobs.layers.set(set.layers)
     const [i, j] = data.edges[data.edge]
     knobs.coupling.set(set.couplings[data.edge], `Coupling ${label(names[i])} – ${label(names[j])}`); knobs.bias.set(set.biases[data.node], `Bias of ${label(names[data.node])}`)
+    ring.replaceChildren(node("i", {class: "key ring"}), `ring: ${exactly(data)}`)
     forget.disabled = data.evidence.every((each) => each < 0)
     slider.max = String(last()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `${hand ? "message" : "layer"} ${cursor} of ${last()}`)
     where.textContent = `${hand ? "sent" : "layer"} ${cursor} / ${last()}`
@@ -118,7 +119,7 @@ export function render({model, el}) {
     badge.title = "converged: no message changes by more than 1e−6. oscillating: the messages repeat after 2 or more layers and the residual does not fall. not yet: neither."
     const off = data.exact.map((q, n) => Math.abs(q - data.beliefs[cursor][n])).filter((_, n) => data.evidence[n] < 0)
     const mean = off.length ? off.reduce((a, b) => a + b) / off.length : 0
-    barsHead.replaceChildren(key("belief", data.shown ? "belief (trained)" : "belief"), key("exact", data.shown ? "exact, your graph" : "exact"), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
+    barsHead.replaceChildren(key("belief", data.shown ? "belief (trained)" : "belief"), key("exact", data.shown ? "exact, your graph" : exactly(data)), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
     residualHead.replaceChildren(hand ? "Largest change still due" : "Residual: largest change of a message", node("small", {class: "end", text: data.residual[cursor] ? data.residual[cursor].toExponential(1).replace("-", "−") : "0"}))
     curveHead.replaceChildren("Transfer f", node("sub", {text: "w"}), `(x; T), w = ${fixed(data.couplings[data.edge])}`, node("small", {class: "end"}, key("line", `T = ${fixed(set.temperature)}`), key("line zero", "0"), key("line one", "1")))
     drawBars(bars, data, cursor); drawResidual(residual, data, cursor, move); drawTransfer(curve, data, message); formula(explain, data, message, cursor)

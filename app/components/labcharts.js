@@ -3,6 +3,11 @@
 const CHART = 400 // units across each chart
 const text = (content, attributes) => { const made = svg("text", attributes); made.textContent = content; return made }
 
+// What beliefs are compared with. Trained parameters answer for the marginals of the true ones, at whatever temperature.
+function exactly({shown, set: {temperature}}) {
+  return shown || temperature === 1 ? "exact" : temperature === 0 ? "exact max-marginal" : "exact at this T"
+}
+
 function drawBars(body, data, cursor) {
   const height = 196, top = 20, bottom = 24, left = 26, n = data.names.length, each = (CHART - left) / n, bar = Math.min(30, each * 0.4)
   const y = (p) => height - bottom - p * (height - top - bottom), parts = []
@@ -15,7 +20,7 @@ function drawBars(body, data, cursor) {
       text(brief(q), {class: "strong", x: middle + bar / 2 + 1, y: y(q) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
       text(label(name) + (data.evidence[i] >= 0 ? ` = ${data.evidence[i]}` : ""), {class: "strong", x: middle, y: height - 7, "text-anchor": "middle"}))
   })
-  body.replaceChildren(svg("svg", {class: "chart bars", viewBox: `0 0 ${CHART} ${height}`, role: "img", "aria-label": "beliefs beside exact marginals"}, ...parts))
+  body.replaceChildren(svg("svg", {class: "chart bars", viewBox: `0 0 ${CHART} ${height}`, role: "img", "aria-label": `beliefs beside ${exactly(data)}`}, ...parts))
 }
 
 function drawResidual(body, data, cursor, move) {
@@ -69,7 +74,9 @@ const incoming = (data, i) => data.edges.flatMap(([a, b], e) => [[2 * e, a, b], 
 function beliefInNumbers(body, data, cursor, i) {
   const name = data.names, others = incoming(data, i), row = (step, ...parts) => node("div", {}, node("span", {class: "step", text: step}), ...parts)
   const head = node("div", {class: "how"}, "Belief of ", sub(name[i]), data.hand >= 0 ? ` after ${cursor} sent` : ` in layer ${cursor}`)
-  const exact = row("exact", `all 2`, node("sup", {text: name.length}), " states added up: ", node("b", {text: fixed(data.exact[i], 3)}))
+  const T = data.shown ? 1 : data.set.temperature, best = T === 0
+  const exact = row("exact", best ? "the best of all 2" : "all 2", node("sup", {text: name.length}), best ? " states, with a 1 and with a 0: " : T < 1 ? " states added up, at this T: " : " states added up: ",
+    node("b", {text: fixed(data.exact[i], 3)}))
   if (data.evidence[i] >= 0) { body.replaceChildren(head, row("observed", sub(name[i]), ` = ${data.evidence[i]}, so its belief is fixed`), node("div"), exact); return }
   const terms = node("span", {}, node("i", {text: "b"}), node("sub", {text: short(name[i])}))
   if (others.length > 3) terms.append(" + Σ", node("sub", {text: "k"}), " ", node("i", {text: "m"}), node("sub", {text: `k→${short(name[i])}`}))

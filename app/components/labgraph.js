@@ -1,4 +1,4 @@
-// The graph as SVG: discs are beliefs, rings exact marginals, arrows messages. Elements are made once per graph and then updated.
+// The graph as SVG: discs are beliefs, rings what is exact, arrows messages. Elements are made once per graph and then updated.
 
 const NAMESPACE = "http://www.w3.org/2000/svg"
 function svg(tag, attributes = {}, ...children) {

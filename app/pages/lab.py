@@ -234,7 +234,8 @@ def explanation() -> list[Viewable]:
             "The model",
             r"$p(x) \propto \exp\big(\sum_i b_i x_i - \sum_{(i,j)} w_{ij}\,[x_i \ne x_j]\big)$: a positive coupling wants its "
             r"two variables to be equal, a negative one wants them to differ. A loop with an odd number of negative "
-            r"couplings is frustrated: no state satisfies them all. The exact marginals sum over all $2^n$ states.",
+            r"couplings is frustrated: no state satisfies them all. The exact marginals sum over all $2^n$ states; at "
+            r"$T = 0$ the exact max-marginals take the best of them.",
         ),
         card(
             "A message",

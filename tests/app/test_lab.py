@@ -78,6 +78,35 @@ def test_temperature_goes_from_the_largest_state_to_sums() -> None:
     np.testing.assert_allclose(inference.layers(lab).beliefs[-1], inference.exact_marginals(lab), atol=1e-9)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.05, 0.4, 1.0])
+@pytest.mark.parametrize("key", ["chain", "tree"])
+def test_on_a_tree_belief_propagation_is_exact_at_its_own_temperature(key: str, temperature: float) -> None:
+    lab = replace(preset(key, "random", 3), temperature=temperature, layers=8)
+    lab = replace(lab, evidence=(-1, 1, *lab.evidence[2:]))
+    shown = inference.picture(lab)
+    np.testing.assert_allclose(shown["beliefs"][-1], shown["exact"], atol=2e-4)
+    if temperature < 1:
+        assert np.abs(inference.exact_marginals(lab) - shown["exact"]).max() > 0.01  # not those of sums
+
+
+@pytest.mark.parametrize(("key", "name"), ALL)
+def test_at_temperature_0_the_best_states_are_compared(key: str, name: str) -> None:
+    lab = preset(key, name, 5)
+    w, b = lab.parameters()
+    best = np.full((lab.graph.n, 2), -np.inf)
+    for bits in training.states(lab.graph.n).numpy():
+        score = np.dot(b, bits) - np.dot(w, [bits[i] != bits[j] for i, j in lab.graph.edges])
+        for i, bit in enumerate(bits):
+            best[i, bit] = max(best[i, bit], score)
+    expected = 1 / (1 + np.exp(best[:, 0] - best[:, 1]))
+    np.testing.assert_allclose(inference.exact_marginals(lab, 0.0), expected, atol=1e-9)
+
+
+def test_trained_parameters_are_compared_with_the_marginals_of_the_true_ones() -> None:
+    lab = replace(preset("loop", "frustrated"), temperature=0.0, trained=(0.5,) * 8, shown=1)
+    np.testing.assert_allclose(inference.picture(lab)["exact"], inference.exact_marginals(lab), atol=1e-4)
+
+
 def test_curves_are_the_transfer_function() -> None:
     curves = inference.curves(-1.5, 0.5)
     x, w = torch.tensor(curves["x"]), torch.tensor(-1.5)

@@ -167,6 +167,8 @@ def test_sliders(page: "Page", app_url: str) -> None:
     set_knob(page, "temperature", 0)
     wait_until(page, lambda: shared(page).temperature == 0 and curve.get_attribute("points") != before)
     assert curve.get_attribute("points") == page.locator("svg.transfer .curve.zero").get_attribute("points")
+    heading = page.locator(".right h3").first.inner_text()
+    assert heading.split() == ["belief", "exact", "max-marginal", "mean", "|error|", "0.000"]
     page.locator("[data-edge='2']").click()
     page.get_by_role("slider", name="Coupling x₃ – x₄").wait_for()
     assert shared(page).selected == "e2"
