@@ -1,5 +1,7 @@
 // The lab. Python computes every number; here they are drawn, and what the user does goes back as small lists.
 
+const SMALL = 0.01 // the largest error of beliefs that are called correct
+
 export function render({model, el}) {
   let data = JSON.parse(model.data), follow = model.layer < 0, cursor = model.layer, night = false
   let inFlight = 0, sentAt = 0, waiting = null, unanswered = [] // the last: numbers of messages sent by hand
@@ -114,10 +116,11 @@ export function render({model, el}) {
     where.textContent = `${hand ? "sent" : "layer"} ${cursor} / ${last()}`
     modes[0].setAttribute("aria-pressed", String(!hand)); modes[1].setAttribute("aria-pressed", String(hand)); reset.hidden = !hand
     const [word, period] = data.verdicts[cursor]
-    badge.textContent = {converged: "✓ converged", oscillating: `∿ oscillating, period ${period}`, "not yet": "… not yet"}[word]
-    badge.dataset.word = word
-    badge.title = "converged: no message changes by more than 1e−6. oscillating: the messages repeat after 2 or more layers and the residual does not fall. not yet: neither."
-    const off = data.exact.map((q, n) => Math.abs(q - data.beliefs[cursor][n])).filter((_, n) => data.evidence[n] < 0)
+    const off = data.exact.map((q, n) => Math.abs(q - data.beliefs[cursor][n])).filter((_, n) => data.evidence[n] < 0), largest = Math.max(0, ...off)
+    badge.textContent = {converged: largest < SMALL ? "✓ converged, correct" : `converged, off by ${fixed(largest)}`, oscillating: `∿ oscillating, period ${period}`, "not yet": "… not converged"}[word]
+    badge.dataset.word = word; badge.classList.toggle("off", largest >= SMALL)
+    badge.title = "converged: no message changes by more than 1e−6, which does not make the beliefs correct: the number is their largest error. "
+      + "oscillating: the messages repeat after 2 or more layers and the residual does not fall. not converged: neither."
     const mean = off.length ? off.reduce((a, b) => a + b) / off.length : 0
     barsHead.replaceChildren(key("belief", data.shown ? "belief (trained)" : "belief"), key("exact", data.shown ? "exact, your graph" : exactly(data)), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
     residualHead.replaceChildren(hand ? "Largest change still due" : "Residual: largest change of a message", node("small", {class: "end", text: data.residual[cursor] ? data.residual[cursor].toExponential(1).replace("-", "−") : "0"}))

@@ -55,12 +55,21 @@ def set_knob(page: "Page", name: str, value: float) -> None:
 def test_opens_with_a_result(page: "Page", app_url: str) -> None:
     lab = open_lab(page, app_url)
     assert (number(lab, "layer"), number(lab, "last")) == (40, 40)
-    assert page.locator(".badge").inner_text() == "✓ converged"
+    assert page.locator(".badge").inner_text() == "converged, off by 0.13"
     believed, true = bars(page), bars(page, "exact")
     assert len(believed) == len(true) == 4
     assert true[0] - believed[0] > 10  # belief propagation is wrong here
     assert "cavity" in page.locator(".formula").inner_text()
     assert page.get_by_text("Why query training helps").is_visible()
+
+
+def test_only_what_is_correct_is_green(page: "Page", app_url: str) -> None:
+    open_lab(page, app_url)
+    badge, colour = page.locator(".badge"), "e => getComputedStyle(e).borderTopColor"
+    off = badge.evaluate(colour)
+    page.locator("[data-graph=chain]").click()
+    wait_until(page, lambda: badge.inner_text() == "✓ converged, correct")
+    assert badge.evaluate(colour) == page.locator(".key.belief").evaluate("e => getComputedStyle(e).backgroundColor") != off
 
 
 def test_clicking_a_variable_is_evidence(page: "Page", app_url: str) -> None:
@@ -112,7 +121,7 @@ def test_by_hand_begins_with_messages_of_0(page: "Page", app_url: str) -> None:
     assert not reset.is_visible()
     page.get_by_role("button", name="by hand").click()
     wait_until(page, lambda: lab.get_attribute("data-mode") == "hand" and set(values()) == {0.0}, "messages of 0")
-    assert "converged" not in page.locator(".lab .badge").inner_text()
+    assert page.locator(".lab .badge").inner_text() == "… not converged"
     click_arrow(page, 0)
     wait_until(page, lambda: values()[0] > 0.5)
     reset.click()
@@ -132,7 +141,7 @@ def test_slider_play_and_keys_move_the_layer(page: "Page", app_url: str) -> None
     lab = open_lab(page, app_url)
     set_knob(page, "layer", 3)
     wait_until(page, lambda: number(lab, "layer") == 3)
-    assert page.locator(".badge").inner_text() == "… not yet"
+    assert page.locator(".badge").inner_text() == "… not converged"
     wait_until(page, lambda: state(page).layer == "3", "the address")
     page.keyboard.press("ArrowRight")
     wait_until(page, lambda: number(lab, "layer") == 4)
@@ -186,8 +195,8 @@ def test_every_graph(page: "Page", app_url: str, key: str) -> None:
     lab = open_lab(page, app_url)
     page.locator(f"[data-graph={key}]").click()
     wait_until(page, lambda: lab.get_attribute("data-graph") == key)
-    words = {"chain": "✓ converged", "tree": "✓ converged", "complete": "∿ oscillating, period 2"}
-    assert page.locator(".badge").inner_text() == words.get(key, "… not yet")
+    words = {"chain": "✓ converged, correct", "tree": "✓ converged, correct", "complete": "∿ oscillating, period 2"}
+    assert page.locator(".badge").inner_text() == words.get(key, "… not converged")
     assert len(bars(page)) == page.locator(".node").count()
 
 
