@@ -143,7 +143,7 @@ export function render({model, el}) {
     scores.replaceChildren(node("tr", {}, node("th", {text: "show"}), ...sides.map(cell)),
       row("LBP error", "Mean |LBP − exact| over the targets of 400 queries; exact is your graph", 1, 3, false), row("NCE, bits", "−log2 of what LBP gives to the true value, per target", 2, 3, false),
       row("log-likelihood", "Exact mean log2 p(v) in bits per sample of your graph", 0, 2, true))
-    learnt.textContent = words || "Learns from samples of your own graph."
+    learnt.textContent = words
     root.dataset.training = running ? "running" : after ? "done" : "none"
   }
   const dark = () => {

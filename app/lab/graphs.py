@@ -41,6 +41,8 @@ class Lab:
     """The messages sent by hand since then, in order."""
     trained: tuple[float, ...] = ()
     """Couplings and biases after query training; empty before."""
+    trained_for: tuple[float, ...] = ()
+    """Temperature, damping and layers of that training; empty before."""
     shown: int = 0
     """0: the user's parameters, 1: the trained ones."""
 
@@ -54,6 +56,11 @@ class Lab:
             count = len(self.graph.edges)
             return self.trained[:count], self.trained[count:]
         return tuple(self.strength * w for w in self.couplings), self.biases
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """What a training is for: temperature, damping, layers."""
+        return self.temperature, self.damping, float(self.layers)
 
     @property
     def edge(self) -> int:
@@ -75,7 +82,7 @@ class Lab:
         """The lab after changes; new couplings or biases discard the trained parameters."""
         lab = replace(self, **changes)
         if {"couplings", "biases", "strength"} & changes.keys():
-            lab = replace(lab, trained=(), shown=0)
+            lab = replace(lab, trained=(), trained_for=(), shown=0)
         return lab
 
 
@@ -123,6 +130,7 @@ def encode(lab: Lab) -> str:
         lab.selected,
         f"{lab.hand}_{_join(lab.sent, 1)}" if lab.hand >= 0 else "",
         f"{lab.shown}_{_join(lab.trained, 1000)}" if lab.trained else "",
+        _join(lab.trained_for, 100),
     ]
     return "~".join(parts).rstrip("~")
 
@@ -130,10 +138,10 @@ def encode(lab: Lab) -> str:
 def decode(text: str) -> Lab | None:
     """The inverse of `encode`; None for anything else."""
     parts = text.split("~")
-    if len(text) > MAX_TEXT or not 7 <= len(parts) <= 9 or parts[0] not in GRAPHS:
+    if len(text) > MAX_TEXT or not 7 <= len(parts) <= 10 or parts[0] not in GRAPHS:
         return None
     graph = GRAPHS[parts[0]]
-    parts += [""] * (9 - len(parts))
+    parts += [""] * (10 - len(parts))
     try:
         strength, temperature, damping = _split(parts[4], 100, 3, MAX_STRENGTH)
         hand, sent, trained, shown = -1, (), (), 0  # type: tuple[int, tuple[int, ...], tuple[float, ...], int]
@@ -156,6 +164,7 @@ def decode(text: str) -> Lab | None:
             hand,
             sent,
             trained,
+            _split(parts[9], 100, 3, MAX_LAYERS) if parts[9] and trained else (),
             shown,
         )
     except ValueError:

@@ -95,4 +95,4 @@ def train(lab: Lab, steps: int, callback: Callable[[Progress], bool | None] | No
         callback=callback,
     )
     parameters = torch.cat([copy.coupling, copy.bias]).detach().clamp(-MAX_TRAINED, MAX_TRAINED)
-    return replace(lab, trained=tuple(round(float(value), 3) for value in parameters), shown=1)
+    return replace(lab, trained=tuple(round(float(value), 3) for value in parameters), trained_for=lab.settings, shown=1)

@@ -92,6 +92,20 @@ def _sent(lab: Lab, message: int, cursor: int) -> Lab:
 
 Scores = dict[str, training.Score | None]
 
+DISCARDED = "These are other couplings or biases, so the training was discarded: train again."
+UNTRAINED = "Query training learns from samples of this graph, for the T, d and N that are set."
+PARADOX = "As a model it is worse, but its beliefs after N layers are better."
+
+
+def other_settings(lab: Lab) -> str:
+    """A sentence if the trained parameters were trained for another temperature, damping or depth than is set now."""
+    names = ("T = {:.2f}", "d = {:.2f}", "N = {:.0f}")
+    pairs = [pair for pair in zip(names, lab.trained_for, lab.settings, strict=False) if pair[1] != pair[2]]
+    if not pairs:
+        return ""
+    then, now = (", ".join(name.format(pair[side]) for name, *pair in pairs) for side in (0, 1))
+    return f"Trained for {then}, but {now} is set: train again to compare."
+
 
 def both_scores(lab: Lab) -> Scores:
     return {"before": training.score(lab), "after": training.score(lab, True) if lab.trained else None}
@@ -114,6 +128,7 @@ class LabPage:
         self.latest = engine.Latest(self._tell)
         self.trainer = engine.Latest(self._tell)
         self.scores: Scores = {"before": None, "after": None}
+        self.discarded = False
         self._scored: Lab | None = None
         layer = state.integer("layer", 0, graphs.MAX_LAYERS + graphs.MAX_SENT, -1)
         self.component = LabView(limits=LIMITS, layer=layer, sizing_mode="stretch_width", margin=0)
@@ -171,6 +186,8 @@ class LabPage:
             else:
                 if action in ("graph", "hand", "parallel", "send"):
                     self.component.layer = -1
+                same = changed.key == self.lab.key
+                self.discarded = same and not changed.trained and (self.discarded or bool(self.lab.trained))
                 self.lab = changed
         self._refresh()
 
@@ -183,7 +200,8 @@ class LabPage:
 
     def _show_training(self, running: bool = False, progress: float = 0.0, words: str = "") -> None:
         if not words and self.scores["after"]:
-            words = "As a model it is worse, but its beliefs after N layers are better." if self._paradox() else "Trained."
+            words = other_settings(self.lab) or (PARADOX if self._paradox() else "Trained.")
+        words = words or (DISCARDED if self.discarded else UNTRAINED)
         self.component.training = json.dumps({"running": running, "progress": round(progress, 3), "words": words} | self.scores)
 
     def _paradox(self) -> bool:
@@ -215,7 +233,7 @@ class LabPage:
             trained = job.result()
         finally:
             stop.set()
-        self.lab = replace(self.lab, trained=trained.trained, shown=1)
+        self.lab = replace(self.lab, trained=trained.trained, trained_for=trained.trained_for, shown=1)
         self._refresh()
 
     def view(self) -> Viewable:

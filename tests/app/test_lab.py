@@ -182,6 +182,7 @@ def test_training_makes_a_worse_model_that_answers_better() -> None:
     assert after.nce < before.nce
     assert after.likelihood < before.likelihood
     assert training.train(lab, 25) == trained  # seeded
+    assert trained.trained_for == (1.0, 0.0, 10.0)
     assert len(trained.trained) == 15
 
 
@@ -213,6 +214,7 @@ def test_the_address_holds_the_lab() -> None:
             hand=3,
             sent=(0, 3, 1, 0),
             trained=tuple(0.125 * k - 0.5 for k in range(len(lab.couplings) + len(lab.biases))),
+            trained_for=(1.0, 0.15, 30.0),
             shown=1,
         )
         assert decode(encode(full)) == full
@@ -239,6 +241,7 @@ def test_the_address_holds_the_lab() -> None:
         "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~0_8",
         "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~0_" + "1_" * 300,
         "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~~1_5",
+        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~~1_0_0_0_0_0_0_0_0~100_0",
         "loop~" + "9" * 5000 + "~200_0_0_0~uuuu~100_100_0~40~m0",
         "rbm~" + "_".join(["0"] * 8) + "~0_0_0_0_0_0~uuuu1u~100_100_0~40~m0",
     ],
@@ -375,6 +378,44 @@ def test_the_page_answers_and_remembers() -> None:
     page.component.packet = [2, "graph", 0]
     assert json.loads(page.component.data)["graph"] == "chain"
     assert json.loads(page.component.training)["before"][1] < 1e-9  # exact on a chain
+
+
+def words(page: LabPage) -> str:
+    return str(json.loads(page.component.training)["words"])
+
+
+@pytest.fixture
+def trained_page() -> LabPage:
+    """A page whose K5 was trained as it opens: T = 1, d = 0, N = 30."""
+    lab = preset("complete", "frustrated")
+    trained = replace(lab, trained=(-0.3,) * 10 + (0.2,) * 5, trained_for=lab.settings, shown=1)
+    page = LabPage(Shell(f"?page=lab&graph={encode(trained)}"))
+    assert page.lab == trained
+    return page
+
+
+def test_parameters_trained_for_another_damping_are_said_to_be(trained_page: LabPage) -> None:
+    page = trained_page
+    assert "train again" not in words(page)
+    page.component.packet = [1, "damping", 0.5]
+    assert words(page) == "Trained for d = 0.00, but d = 0.50 is set: train again to compare."
+    page.component.packet = [2, "layers", 7]
+    assert words(page) == "Trained for d = 0.00, N = 30, but d = 0.50, N = 7 is set: train again to compare."
+    page.component.packet = [3, "damping", 0]
+    page.component.packet = [4, "layers", 30]
+    assert "train again" not in words(page)
+
+
+@pytest.mark.parametrize("change", [("strength", 0.5), ("coupling", 0, 1.0), ("bias", 0, 1.0), ("preset", 0)])
+def test_a_discarded_training_is_said_to_be(trained_page: LabPage, change: tuple[object, ...]) -> None:
+    page = trained_page
+    page.component.packet = [1, *change]
+    assert page.lab.trained == page.lab.trained_for == ()
+    assert "training was discarded: train again" in words(page)
+    page.component.packet = [2, "damping", 0.1]
+    assert "training was discarded" in words(page)  # until there is another, or another graph
+    page.component.packet = [3, "graph", 0]
+    assert "discarded" not in words(page)
 
 
 def test_layers_from_strangers() -> None:
