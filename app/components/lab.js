@@ -42,8 +42,9 @@ export function render({model, el}) {
     let held = false
     input.addEventListener("input", () => { held = true; output.textContent = show(Number(input.value)); slide(...change(Number(input.value))) })
     input.addEventListener("change", () => { held = false; waiting = null; tell(...change(Number(input.value))) })
-    return {row, set(value, text) {
+    return {row, set(value, text, locked = false) {
       if (text && caption.textContent !== text) { caption.textContent = text; input.setAttribute("aria-label", text) }
+      input.disabled = locked; row.title = locked ? "Of the query-trained parameters: show the true ones to change them" : ""
       if (!held) { input.value = String(value); output.textContent = show(Number(value)) }
     }}
   }
@@ -57,14 +58,14 @@ export function render({model, el}) {
   }
   const forget = push("Forget evidence", {"data-name": "forget"}, () => tell("forget"))
   const train = push("", {"data-name": "train", class: "wide"}, () => tell(training.running ? "stop" : "train"))
-  const bar = node("div", {class: "progress"}, node("i")), scores = node("table", {class: "scores"}), learnt = node("div", {class: "small"})
-  const sides = [push("yours", {"data-show": 0}, () => tell("show", 0)), push("trained", {"data-show": 1}, () => tell("show", 1))]
+  const bar = node("div", {class: "progress"}, node("i")), scores = node("table", {class: "scores"}), result = node("div"), learnt = node("div")
+  const sides = [push("true parameters", {"data-show": 0}, () => tell("show", 0)), push("query-trained", {"data-show": 1}, () => tell("show", 1))]
   const section = (title, ...parts) => node("section", {}, node("h3", {text: title}), ...parts)
   const left = node("div", {class: "left"},
     section("Graph", node("div", {class: "row"}, ...graphs)),
     section("Couplings and biases", node("div", {class: "row"}, ...presets), knobs.strength.row, knobs.coupling.row, knobs.bias.row),
     section("Belief propagation", knobs.temperature.row, knobs.damping.row, knobs.layers.row),
-    section("Query training", train, bar, scores, learnt))
+    section("Query training", train, bar, scores))
 
   // ------------------------------------------------------------------ the middle
   const graph = makeGraph(act), badge = node("div", {class: "badge", role: "status"}), where = node("span", {class: "where"})
@@ -74,12 +75,12 @@ export function render({model, el}) {
     push("by hand", {"data-mode": "hand", title: "From messages that are all 0: each click on an arrow sends that one message"}, byHand)]
   const reset = push("reset messages", {"data-name": "reset", title: "All messages are 0 again"}, byHand)
   function byHand() { clock.stop(); follow = true; tell("hand", 0) }
-  const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"}), ring = node("span")
-  const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), ring,
+  const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"})
+  const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
     node("span", {}, "square: observed"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
   const middle = node("div", {class: "middle"},
     node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unobserved → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
-    graph.root, legend,
+    node("div", {class: "result", role: "status", title: "LBP after N layers against the exact marginals of the true parameters"}, result, learnt), graph.root, legend,
     node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "Previous (←)", () => move(cursor - 1), true),
       clock.face, button("forward", "Next (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes, reset)),
     explain)
@@ -107,10 +108,10 @@ export function render({model, el}) {
     const {set, names} = data, hand = data.hand >= 0, message = spoken(data, cursor)
     graph.update(data, cursor, night)
     graphs.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.graph === data.graph)))
-    knobs.strength.set(set.strength); knobs.temperature.set(set.temperature); knobs.damping.set(set.damping); knobs.layers.set(set.layers)
+    const {couplings, biases} = data.shown ? data : set, locked = data.shown === 1 // those that are shown
+    knobs.strength.set(set.strength, "", locked); knobs.temperature.set(set.temperature); knobs.damping.set(set.damping); knobs.layers.set(set.layers)
     const [i, j] = data.edges[data.edge]
-    knobs.coupling.set(set.couplings[data.edge], `Coupling ${label(names[i])} – ${label(names[j])}`); knobs.bias.set(set.biases[data.node], `Bias of ${label(names[data.node])}`)
-    ring.replaceChildren(node("i", {class: "key ring"}), `ring: ${exactly(data)}`)
+    knobs.coupling.set(couplings[data.edge], `Coupling ${label(names[i])} – ${label(names[j])}`, locked); knobs.bias.set(biases[data.node], `Bias of ${label(names[data.node])}`, locked)
     forget.disabled = data.evidence.every((each) => each < 0)
     slider.max = String(last()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `${hand ? "message" : "layer"} ${cursor} of ${last()}`)
     where.textContent = `${hand ? "sent" : "layer"} ${cursor} / ${last()}`
@@ -122,7 +123,7 @@ export function render({model, el}) {
     badge.title = "converged: no message changes by more than 1e−6, which does not make the beliefs correct: the number is their largest error. "
       + "oscillating: the messages repeat after 2 or more layers and the residual does not fall. not converged: neither."
     const mean = off.length ? off.reduce((a, b) => a + b) / off.length : 0
-    barsHead.replaceChildren(key("belief", data.shown ? "belief (trained)" : "belief"), key("exact", data.shown ? "exact, your graph" : exactly(data)), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
+    barsHead.replaceChildren(key("belief", data.shown ? "query-trained" : "belief"), key("exact", data.shown ? "exact, true parameters" : exactly(data)), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
     residualHead.replaceChildren(hand ? "Largest change still due" : "Residual: largest change of a message", node("small", {class: "end", text: data.residual[cursor] ? data.residual[cursor].toExponential(1).replace("-", "−") : "0"}))
     curveHead.replaceChildren("Transfer f", node("sub", {text: "w"}), `(x; T), w = ${fixed(data.couplings[data.edge])}`, node("small", {class: "end"}, key("line", `T = ${fixed(set.temperature)}`), key("line zero", "0"), key("line one", "1")))
     drawBars(bars, data, cursor); drawResidual(residual, data, cursor, move); drawTransfer(curve, data, message); formula(explain, data, message, cursor)
@@ -130,20 +131,23 @@ export function render({model, el}) {
     drawTraining()
   }
   function drawTraining() {
-    const {running = false, progress = 0, before = null, after = null, words = ""} = training
+    const {running = false, progress = 0, before = null, after = null, words = "", warning = false} = training
     train.textContent = running ? "Stop" : after ? "Train again" : `Query-train this graph (${limits.seconds} s)`
     bar.firstChild.style.width = `${100 * progress}%`; bar.classList.toggle("on", running)
     const number = (score, k, digits) => score ? fixed(score[k], digits) : "–"
+    const tone = (k, digits, higher) => before && after && number(before, k, digits) !== number(after, k, digits) ? (after[k] > before[k]) === higher ? "better" : "worse" : ""
     const row = (label, title, k, digits, higher) => {
-      const better = before && after && number(before, k, digits) !== number(after, k, digits) ? (after[k] > before[k]) === higher ? "better" : "worse" : ""
+      const better = tone(k, digits, higher)
       return node("tr", {title}, node("th", {text: label}), node("td", {text: number(before, k, digits), "data-score": `before-${k}`}), node("td", {class: better, text: number(after, k, digits) + (better ? better === "better" ? " ✓" : " ✗" : ""), "data-score": `after-${k}`}))
     }
     sides.forEach((each, k) => { each.disabled = k === 1 && !after; each.setAttribute("aria-pressed", String(data.shown === k)) })
     const cell = (side) => { const made = node("td"); made.append(side); return made }
     scores.replaceChildren(node("tr", {}, node("th", {text: "show"}), ...sides.map(cell)),
-      row("LBP error", "Mean |LBP − exact| over the targets of 400 queries; exact is your graph", 1, 3, false), row("NCE, bits", "−log2 of what LBP gives to the true value, per target", 2, 3, false),
-      row("log-likelihood", "Exact mean log2 p(v) in bits per sample of your graph", 0, 2, true))
-    learnt.textContent = words
+      row("LBP error", "Mean |LBP − exact marginal of the true parameters| over the targets of 400 queries", 1, 3, false), row("NCE, bits", "−log2 of what LBP gives to the true value, per target", 2, 3, false),
+      row("log2 p(v)", "Exact mean log-likelihood in bits, per sample of the true parameters", 0, 2, true))
+    result.replaceChildren("Mean error of LBP over 400 queries: ", node("b", {text: number(before, 1, 3), "data-error": "true"}), " with the true parameters",
+      ...(after ? [", ", node("b", {class: tone(1, 3, false), text: number(after, 1, 3), "data-error": "trained"}), " query-trained"] : []))
+    learnt.textContent = words; learnt.classList.toggle("warning", warning)
     root.dataset.training = running ? "running" : after ? "done" : "none"
   }
   const dark = () => {

@@ -44,7 +44,7 @@ class Lab:
     trained_for: tuple[float, ...] = ()
     """Temperature, damping and layers of that training; empty before."""
     shown: int = 0
-    """0: the user's parameters, 1: the trained ones."""
+    """0: the user's parameters, the true ones; 1: the trained ones."""
 
     @property
     def graph(self) -> Graph:

@@ -199,10 +199,11 @@ class LabPage:
     # ------------------------------------------------------------------ training
 
     def _show_training(self, running: bool = False, progress: float = 0.0, words: str = "") -> None:
-        if not words and self.scores["after"]:
-            words = other_settings(self.lab) or (PARADOX if self._paradox() else "Trained.")
-        words = words or (DISCARDED if self.discarded else UNTRAINED)
-        self.component.training = json.dumps({"running": running, "progress": round(progress, 3), "words": words} | self.scores)
+        warning = "" if words else DISCARDED if self.discarded else other_settings(self.lab)
+        if not words:
+            words = warning or (UNTRAINED if not self.scores["after"] else PARADOX if self._paradox() else "Trained.")
+        state = {"running": running, "progress": round(progress, 3), "words": words, "warning": bool(warning)}
+        self.component.training = json.dumps(state | self.scores)
 
     def _paradox(self) -> bool:
         before, after = self.scores["before"], self.scores["after"]
@@ -266,7 +267,8 @@ def explanation() -> list[Viewable]:
             "Why query training helps",
             r"It takes the $N$ layers as they are and minimises $-\log$ of their beliefs at the truth, over samples and "
             r"queries. The trained parameters are a worse model (the likelihood falls), but they compensate for what belief "
-            r"propagation gets wrong on this graph. Strong frustrated couplings on $K_5$ show it best.",
+            r"propagation gets wrong on this graph. Strong frustrated couplings on $K_5$ show it best. There "
+            r"damping alone does as well: compare at the same $d$.",
         ),
     ]
 

@@ -404,6 +404,7 @@ def test_parameters_trained_for_another_damping_are_said_to_be(trained_page: Lab
     page.component.packet = [3, "damping", 0]
     page.component.packet = [4, "layers", 30]
     assert "train again" not in words(page)
+    assert not json.loads(page.component.training)["warning"]
 
 
 @pytest.mark.parametrize("change", [("strength", 0.5), ("coupling", 0, 1.0), ("bias", 0, 1.0), ("preset", 0)])
@@ -412,6 +413,7 @@ def test_a_discarded_training_is_said_to_be(trained_page: LabPage, change: tuple
     page.component.packet = [1, *change]
     assert page.lab.trained == page.lab.trained_for == ()
     assert "training was discarded: train again" in words(page)
+    assert json.loads(page.component.training)["warning"]
     page.component.packet = [2, "damping", 0.1]
     assert "training was discarded" in words(page)  # until there is another, or another graph
     page.component.packet = [3, "graph", 0]

@@ -1,11 +1,12 @@
 """The LBP lab in a browser."""
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from app.lab.graphs import Lab, decode, default
+from app.lab.graphs import Lab, decode, default, encode
 
 from .helpers import at_widths, open_page, state, wait_until
 
@@ -214,15 +215,28 @@ def test_training_shows_both_numbers(page: "Page", app_url: str) -> None:
     assert score("after-2") < score("before-2")
     assert score("after-0") < score("before-0")  # a worse model
     assert lab.get_attribute("data-shown") == "1"
-    trained = coupling(page, 0)
-    page.locator("[data-show='0']").click()
+    result = page.locator(".result")
+    both = [page.locator(f"[data-score={name}-1]").inner_text().split()[0] for name in ("before", "after")]
+    assert f"{both[0]} with the true parameters, {both[1]} query-trained" in result.inner_text()
+    trained, knobs = coupling(page, 0), [page.locator(f"[data-knob={name}]") for name in ("strength", "coupling", "bias")]
+    assert trained == page.locator("label:has([data-knob=coupling]) output").inner_text()  # the sliders show what is shown
+    assert all(knob.is_disabled() for knob in knobs)
+    page.get_by_role("button", name="true parameters").click()
     wait_until(page, lambda: lab.get_attribute("data-shown") == "0")
     assert coupling(page, 0) != trained
+    assert coupling(page, 0) == page.locator("label:has([data-knob=coupling]) output").inner_text()
+    assert all(knob.is_enabled() for knob in knobs)
     address = page.url
     page.goto("about:blank")
     open_lab(page, app_url, address.removeprefix(f"{app_url}app"))  # the trained parameters are in the link
-    page.locator("[data-show='1']").click()
+    page.get_by_role("button", name="query-trained").click()
     wait_until(page, lambda: coupling(page, 0) == trained)
+    set_knob(page, "damping", 0.5)
+    page.get_by_text("Trained for d = 0.00, but d = 0.50 is set: train again to compare.").wait_for()
+    page.get_by_role("button", name="true parameters").click()
+    wait_until(page, lambda: lab.get_attribute("data-shown") == "0")
+    set_knob(page, "strength", 0.5)
+    page.get_by_text("so the training was discarded: train again.").wait_for()
 
 
 def test_a_change_stops_the_training(page: "Page", app_url: str) -> None:
@@ -271,6 +285,21 @@ def test_dark_and_nothing_moves(own_page: "Page", app_url: str) -> None:
     page.get_by_role("button", name="theme").click()
     page.locator(".qt.lab.dark").wait_for()
     assert places() == before
+
+
+def test_both_errors_fit_a_small_window(own_page: "Page", app_url: str) -> None:
+    own_page.set_viewport_size({"width": 1280, "height": 720})
+    trained = replace(default(), trained=(0.5,) * 8, shown=1)
+    open_lab(own_page, app_url, f"?page=lab&graph={encode(trained)}")
+    numbers = own_page.locator(".result [data-error]")
+    assert numbers.count() == 2
+    for part in (*numbers.all(), own_page.locator(".scores"), own_page.locator(".formula")):
+        box = part.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 720
+    assert own_page.evaluate("document.scrollingElement.scrollTop") == 0
+    for line in own_page.locator(".result > div").all():
+        assert line.evaluate("e => e.scrollWidth <= e.clientWidth")  # nothing of it is cut off
 
 
 def test_fits_the_window(page: "Page", app_url: str) -> None:
