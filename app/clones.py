@@ -56,7 +56,7 @@ def colours(directions: NDArray[np.float64]) -> list[list[int]]:
 
 def _last_layer(model: GridMRF, query: qtcore.Query) -> Layer:
     with torch.inference_mode():
-        *_, last = model.layers(query)
+        *_, last = model.trace(query)
     return last
 
 

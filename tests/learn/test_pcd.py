@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.neural_network import BernoulliRBM
 
 from qtcore import exact
 from qtcore.learn import pcd
@@ -21,6 +20,8 @@ def blocks(n: int, seed: int = 0) -> torch.Tensor:
 
 def test_weights_mean_the_same_in_our_rbm() -> None:
     """p(h | v) of scikit-learn is that of our model: the textbook's weights were translated."""
+    from sklearn.neural_network import BernoulliRBM  # slow to import, and nothing else here needs it
+
     machine = BernoulliRBM(n_components=3, batch_size=50, n_iter=3, random_state=0).fit(blocks(50).numpy())
     model = pcd.to_rbm(machine)
     rows = blocks(6, seed=1)

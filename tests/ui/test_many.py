@@ -1,12 +1,15 @@
 """Several users at once."""
 
-from .conftest import Contexts
+from typing import TYPE_CHECKING
+
 from .helpers import FACE, drag, hidden, open_page, picture, wait_for_result
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
-def test_sessions_do_not_disturb_each_other(contexts: Contexts, app_url: str) -> None:
-    context = contexts()
-    pages = [context.new_page() for _ in range(3)]
+
+def test_sessions_do_not_disturb_each_other(own_page: "Page", app_url: str) -> None:
+    pages = [own_page, own_page.context.new_page(), own_page.context.new_page()]
     for number, page in enumerate(pages):
         open_page(page, app_url, f"?image=dream-{number}")
     before = [picture(page, "mean") for page in pages]
