@@ -17,8 +17,8 @@ FIXED = "fixed"
 Make = Callable[[str, Model, int], engine.Run]
 
 
-def offered(name: str, layers: Sequence[int]) -> dict[str, str]:
-    """What the model `name` can be compared with: key in the address → label of the button."""
+def offered(name: str, layers: Sequence[int], depth: int) -> dict[str, str]:
+    """What the model `name`, shown with `depth` layers, can be compared with: key in the address → label of the button."""
     shipped = qtcore.available()
     options = {"": "off"}
     options |= {method: f"{label} weights" for method, label in METHODS.items() if _sibling(name, method) in shipped}
@@ -29,7 +29,7 @@ def offered(name: str, layers: Sequence[int]) -> dict[str, str]:
         options[FIXED] = "fixed depth"
     if name in shipped:
         options["untrained"] = "untrained"
-    return options | {f"layers-{count}": f"{count} layers" for count in layers}
+    return options | {f"layers-{count}": f"{'stop at' if count < depth else 'go on to'} {count}" for count in layers}
 
 
 def _sibling(name: str, word: str) -> str:
@@ -41,28 +41,28 @@ def _sibling(name: str, word: str) -> str:
 
 
 class Comparison:
-    """A row of buttons and the chosen comparison. `changed` is called when the user chooses another one. `depth` is the number
-    of layers to show, by default the model's own."""
+    """A row of buttons and the chosen comparison. `changed` is called when the user chooses another one. Of the model that is
+    shown there are `depth` layers; it can be compared with itself after each of the numbers in `layers`."""
 
     def __init__(
         self,
         name: str,
+        depth: int,
         layers: Sequence[int],
         wanted: str,
         changed: Callable[[], None],
         width: int,
-        depth: int | None = None,
     ) -> None:
         self.value = wanted
-        self._layers, self._changed, self._depth = layers, changed, depth
+        self._layers, self._changed = layers, changed
         self.row = Choices(heading="Compare with", width=width, margin=(14, 0, 0, 0))
-        self.use(name)
+        self.use(name, depth)
         self.row.param.watch(self._on_click, "clicks")
 
-    def use(self, name: str) -> None:
+    def use(self, name: str, depth: int) -> None:
         """Compare with this model from now on."""
-        self.name = name
-        self.options = offered(name, self._layers)
+        self.name, self._depth = name, depth
+        self.options = offered(name, self._layers, depth)
         self.value = self.value if self.value in self.options else ""
         self.row.param.update(labels=list(self.options.values()), selected=list(self.options).index(self.value))
 
@@ -75,17 +75,15 @@ class Comparison:
 
     def runs(self, model: Model, make: Make) -> list[engine.Run]:
         """The run of the model that is shown, and that of the other one; `make(label, model, layers)` makes a run."""
-        depth = self._depth or model.n_layers
-        own = f"{depth} layers"
         if not self.value:
-            return [make(own, model, depth)]
+            return [make(f"{self._depth} layers", model, self._depth)]
         if self.value.startswith("layers-"):
-            count = int(self.value.removeprefix("layers-"))
-            return [make(own, model, depth), make(f"{count} layers", model, count)]
+            counts = self._depth, int(self.value.removeprefix("layers-"))
+            return [make(f"{'stopped at' if n < max(counts) else 'all'} {n} layers", model, n) for n in counts]
         if self.value == "untrained":
             other, labels = engine.untrained(model), ("trained", "untrained")
         else:
             other = engine.model(_sibling(self.name, self.value))
             own_kind = OTHER_KIND.get(self.value)
             labels = (own_kind.upper(), self.value.upper()) if own_kind else ("QT", METHODS.get(self.value, "fixed depth"))
-        return [make(labels[0], model, depth), make(labels[1], other, self._depth or other.n_layers)]
+        return [make(labels[0], model, self._depth), make(labels[1], other, self._depth)]

@@ -14,9 +14,9 @@ function tickLabel(v, log) {
 }
 
 function plot(body, series, options) {
-  const {log = false, total, cursor, width, names = false, move} = options
+  const {log = false, total, cursor, width, names = false, notes = [], move} = options
   const baselines = [options.baseline ?? []].flat().toSorted((a, b) => b.value - a.value), labelled = baselines.some((each) => each.label)
-  const height = 150, left = 36, right = 8, top = 8 + (names ? 12 : 0) + (labelled ? 12 : 0), bottom = 20
+  const height = 150, left = 36, right = 8, top = 8 + (labelled ? 12 : 0), bottom = 20
   const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img"})
   const usable = (v) => v !== null && v !== undefined && (!log || v > 0)
   let values = series.flatMap((each) => each.values.filter(usable))
@@ -64,18 +64,12 @@ function plot(body, series, options) {
     if (label) svg.append(shape("text", {class: "strong", x: width - right, y: room ? y - 5 : y + 13, "text-anchor": "end"}, `${label} ${pretty(value)}`))
   })
   svg.append(shape("line", {class: "cursor", x1: scaleX(cursor), x2: scaleX(cursor), y1: top, y2: height - bottom}))
-  if (names) {
-    let x = left
-    for (const each of series) {
-      svg.append(shape("rect", {x, y: 4, width: 9, height: 9, style: `fill:${each.colour}`}), shape("text", {x: x + 12, y: 12}, each.label))
-      x += 18 + each.label.length * 6.4
-    }
-  }
   const drag = (event) => {
     const box = svg.getBoundingClientRect()
     move(Math.round((event.clientX - box.left - left * box.width / width) / ((width - left - right) * box.width / width) * total))
   }
   svg.addEventListener("pointerdown", (event) => { event.preventDefault(); drag(event) })
   svg.addEventListener("pointermove", (event) => { if (event.buttons & 1) drag(event) })
-  body.replaceChildren(svg)
+  const name = (each) => node("span", {}, node("i", {style: `background:${each.colour}`}), each.label, node("b", {text: each.now ?? ""}))
+  body.replaceChildren(...(names ? [node("div", {class: "names"}, ...notes.map((text) => node("span", {text})), ...series.map(name))] : []), svg)
 }

@@ -47,12 +47,14 @@ function valueAt(data, run, layer, name, i) {
   return channel.low + byte / 255 * (channel.high - channel.low)
 }
 
-// The curve of one quantity over the layers, with its value at the cursor beside the title.
+// The curve of one quantity over the layers, with its value at the cursor beside the title, or beside the name of each run.
 function curve({spec, heading, body}, data, deck, width) {
-  const now = data.runs.map((run) => run.curves[spec.curve] ?? []).map((values) => values[Math.min(deck.cursor, values.length - 1)] ?? null)
+  const series = data.runs.map((run, r) => {
+    const values = run.curves[spec.curve] ?? []
+    return {label: run.label, colour: SERIES[r], values, now: pretty(values[Math.min(deck.cursor, values.length - 1)])}
+  })
   heading.title = spec.explain ?? spec.title
-  heading.replaceChildren(spec.title, node("small", {text: now.every((each) => each === null) ? "" : ` · ${now.map(pretty).join(" | ")}`}))
-  const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: run.curves[spec.curve] ?? []}))
+  heading.replaceChildren(spec.title, node("small", {text: series.length > 1 || series[0].now === "–" ? "" : ` · ${series[0].now}`}))
   if (!series.some((each) => each.values.some((v) => v !== null))) { nothing(body, data.without?.[spec.curve] ?? "Not known for this picture."); return }
   plot(body, series, {...spec, baseline: data.baselines[spec.curve], total: deck.total(), cursor: deck.cursor, width, names: data.runs.length > 1, move: deck.move})
 }

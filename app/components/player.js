@@ -25,29 +25,15 @@ export function render({model, el}) {
   function build() { // the frame: only when its parts change
     const shown = views(), wanted = JSON.stringify([shown, data.runs.map((run) => run.label), data.height, data.width, model.charts])
     const two = data.runs.length > 1 // then both rows of maps should fit on the screen, with the controls above them
-    scale = fit(data.height, data.width, {fixed: model.scale, columns: model.columns, ...(two ? {rows: 2, above: 290} : {})})
+    scale = fit(data.height, data.width, {fixed: model.scale, columns: model.columns, ...(two ? {rows: 2, above: 330} : {})})
     root.classList.toggle("two", two)
     const w = data.width * scale, h = data.height * scale
     if (wanted !== shape) {
       shape = wanted
       pictures = []; maps.replaceChildren()
-      for (const [r, run] of data.runs.entries()) for (const view of shown) {
-        const base = node("canvas", {width: data.width, height: data.height, "data-map": view.channel, "data-run": r}), mark = node("canvas", {class: "mark"})
-        const picture = node("div", {class: "picture"}, base, mark)
-        const heading = node("h3", {text: view.title})
-        if (view.note && data.runs.length === 1) heading.append(node("small", {text: ` · ${view.note}`}))
-        if (data.runs.length > 1) heading.append(node("small", {text: ` · ${run.label}`}))
-        heading.title = heading.textContent
-        const figure = node("figure", {}, heading, picture, legend(view))
-        maps.append(figure)
-        const at = (event) => {
-          const box = picture.getBoundingClientRect()
-          return [Math.floor((event.clientY - box.top) * data.height / box.height), Math.floor((event.clientX - box.left) * data.width / box.width)]
-        }
-        picture.addEventListener("click", (event) => choosePixel(at(event)))
-        picture.addEventListener("pointermove", (event) => { hover = at(event); marks() })
-        picture.addEventListener("pointerleave", () => { hover = null; marks() })
-        pictures.push({r, view, base, mark, picture, figure})
+      for (const [r, run] of data.runs.entries()) {
+        if (two) maps.append(node("h3", {class: "run", text: run.label}))
+        maps.append(...shown.map((view) => map(r, view, two ? "" : view.note)))
       }
       panels = [...model.charts, {inspect: true}].map(panel)
       charts.replaceChildren(...panels.map((each) => each.block))
@@ -62,6 +48,23 @@ export function render({model, el}) {
       for (const element of [base, mark, picture]) { element.style.width = `${w}px`; element.style.height = `${h}px` }
       mark.width = w; mark.height = h
     }
+  }
+
+  function map(r, view, note) {
+    const base = node("canvas", {width: data.width, height: data.height, "data-map": view.channel, "data-run": r}), mark = node("canvas", {class: "mark"})
+    const picture = node("div", {class: "picture"}, base, mark), heading = node("h3", {text: view.title})
+    if (note) heading.append(node("small", {text: ` · ${note}`}))
+    heading.title = heading.textContent
+    const figure = node("figure", {}, heading, picture, legend(view))
+    const at = (event) => {
+      const box = picture.getBoundingClientRect()
+      return [Math.floor((event.clientY - box.top) * data.height / box.height), Math.floor((event.clientX - box.left) * data.width / box.width)]
+    }
+    picture.addEventListener("click", (event) => choosePixel(at(event)))
+    picture.addEventListener("pointermove", (event) => { hover = at(event); marks() })
+    picture.addEventListener("pointerleave", () => { hover = null; marks() })
+    pictures.push({r, view, base, mark, picture, figure})
+    return figure
   }
 
   function legend(view) {
@@ -152,13 +155,13 @@ export function render({model, el}) {
     if (!inside(pixel)) { heading.textContent = "One pixel"; nothing(body, "Click a pixel in a map."); return }
     const i = pixel[0] * data.width + pixel[1], truth = truthAt(i), all = (run, name) => Array.from({length: run.count}, (_, k) => value(run, k, name, i))
     heading.title = `The marginal of the pixel in row ${pixel[0]}, column ${pixel[1]} after each layer`
-    const known = truth === null ? "" : ` · truth ${model.inspector === "labels" ? ["CONTOUR", "OUT", "IN"][truth] : pretty(truth)}`
-    const whose = model.inspector === "labels" && data.runs.length > 1 ? ` · ${data.runs[0].label}` : ""
-    heading.replaceChildren(`Pixel (${pixel[0]}, ${pixel[1]})`, node("small", {text: whose + known}))
+    const known = truth === null || model.inspector === "labels" ? "" : ` · truth ${pretty(truth)}`
+    heading.replaceChildren(`Pixel (${pixel[0]}, ${pixel[1]})`, node("small", {text: known}))
     if (model.inspector === "labels") {
+      const notes = [...(data.runs.length > 1 ? [data.runs[0].label] : []), ...(truth === null ? [] : [`truth ${["CONTOUR", "OUT", "IN"][truth]}`])]
       const run = data.runs[0], c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
       const series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) => ({label: key.toUpperCase(), colour: LABEL_LINES[key], values}))
-      plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: true, move: deck.move})
+      plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: true, notes, move: deck.move})
       return
     }
     const scaleOf = data.channels[data.index.mean]

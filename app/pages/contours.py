@@ -138,7 +138,7 @@ class ContoursPage(PicturePage):
         name, _ = trained("")
         for source in ("", DRAWING):
             clone_colours(trained(source)[1])  # now rather than at the first stroke
-        self.comparison = Comparison(name or MODELS[0], LAYERS, state.compare, self.refresh, LEFT, DEPTH)
+        self.comparison = Comparison(name or MODELS[0], DEPTH, LAYERS, state.compare, self.refresh, LEFT)
         self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
         self.labels: Tensor | None = None
         self.made: dict[bytes, Origin] = {}
@@ -296,7 +296,7 @@ class ContoursPage(PicturePage):
         query = qtcore.Query(values, weights)
         name, model = trained(self.source)
         if name and name != self.comparison.name:
-            self.comparison.use(name)
+            self.comparison.use(name, DEPTH)
         encoder = GridEncoder(model, self.labels)
         header = Header(
             SHAPE,

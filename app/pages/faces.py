@@ -118,7 +118,7 @@ class FacesPage(PicturePage):
         state = shell.states["faces"]
         self.model = trained()
         self.faces = galleries()
-        self.comparison = Comparison(MODEL, LAYERS, state.compare, self.refresh, LEFT)
+        self.comparison = Comparison(MODEL, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
         self.pick(*self._from_address(state.image, state.pixels))
         mask = restored_mask(state.mask, SHAPE, masks.FACES["left half"](SHAPE, 0))
         if state.image and not state.mask:

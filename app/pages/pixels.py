@@ -38,7 +38,7 @@ class OfModel(ABC):
     def use(self, model: str) -> None:
         """Put the same query to another model."""
         self.load(model)
-        self.comparison.use(model)
+        self.comparison.use(model, self.model.n_layers)
         self.refresh()
 
     def load(self, model: str) -> None:
@@ -68,7 +68,6 @@ class PixelsPage(PicturePage, OfModel):
         assert samples.shape is not None
         self.samples, shape = samples, samples.shape
         self.number = samples.number(state.image)
-        self.comparison = Comparison(model, LAYERS, state.compare, self.refresh, LEFT)
         default = masks.PIXELS["nothing" if state.image else "left half"](shape, 0)
         painter = Painter(samples.pictures()[self.number], restored_mask(state.mask, shape, default), margin=0)
         player = Player(
@@ -86,6 +85,7 @@ class PixelsPage(PicturePage, OfModel):
         if not state.image and not state.mask:
             self.preset_row.selected = list(self.presets).index("left half")
         self.load(model)
+        self.comparison = Comparison(model, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
         self.first()
 
     def _on_gallery(self, event: Any) -> None:

@@ -62,7 +62,6 @@ class RecordPage(OfModel):
         count = samples.values.shape[1]
         self.notice = pn.pane.HTML("", visible=False, width=LEFT, margin=(8, 0), styles=NOTICE)
         self.latest = engine.Latest(self.tell)
-        self.comparison = Comparison(model, LAYERS, state.compare, self.refresh, LEFT)
         stored = decode_bytes(state.record, (1, count))
         chosen = pixel_of(state.pixel, (1, count))
         self.record = Record(
@@ -90,6 +89,7 @@ class RecordPage(OfModel):
         self.record.param.watch(self._on_look, ["layer", "variable"])
         shell.when_left("digits", self.latest.cancel)
         self.load(model)
+        self.comparison = Comparison(model, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
         header, runs = self.question()
         self.record.frames = engine.compute(header, runs)
 

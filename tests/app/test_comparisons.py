@@ -20,10 +20,14 @@ def make(label: str, model: Model, n_layers: int) -> engine.Run:
 
 def test_only_what_is_there_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped(monkeypatch, "rbm/adult", "rbm-pcd/adult", "rbm-advil/mushrooms", "dbm/adult", "grbm/frey", "grbm-advil/frey")
-    assert list(offered("rbm/adult", (3,))) == ["", "pcd", "dbm", "untrained", "layers-3"]
-    assert list(offered("dbm/adult", ())) == ["", "rbm", "untrained"]
-    assert list(offered("grbm/frey", (5, 15))) == ["", "advil", "untrained", "layers-5", "layers-15"]
-    assert list(offered("rbm/digits", (3,))) == ["", "layers-3"]  # what is shown is untrained already
+    assert list(offered("rbm/adult", (3,), 10)) == ["", "pcd", "dbm", "untrained", "layers-3"]
+    assert list(offered("dbm/adult", (), 10)) == ["", "rbm", "untrained"]
+    assert list(offered("grbm/frey", (5, 15), 50)) == ["", "advil", "untrained", "layers-5", "layers-15"]
+    assert list(offered("rbm/digits", (3,), 10)) == ["", "layers-3"]  # what is shown is untrained already
+
+
+def test_the_same_model_at_another_layer_is_not_called_another_model() -> None:
+    assert list(offered("grbm/none", (5, 100), 50).values()) == ["off", "stop at 5", "go on to 100"]
 
 
 def test_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,12 +37,13 @@ def test_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "model", others.__getitem__)
 
     def runs(value: str) -> list[tuple[str, Model, int]]:
-        result = Comparison("rbm/adult", (3,), value, lambda: None, 200).runs(own, make)
+        result = Comparison("rbm/adult", 10, (3, 30), value, lambda: None, 200).runs(own, make)
         return [(run.label, run.model, run.n_layers) for run in result]
 
     assert runs("") == runs("rubbish") == runs("layers-99") == [("10 layers", own, 10)]
-    assert runs("layers-3") == [("10 layers", own, 10), ("3 layers", own, 3)]
-    assert runs("pcd") == [("QT", own, 10), ("PCD", pcd, 7)]
+    assert runs("layers-3") == [("all 10 layers", own, 10), ("stopped at 3 layers", own, 3)]
+    assert runs("layers-30") == [("stopped at 10 layers", own, 10), ("all 30 layers", own, 30)]
+    assert runs("pcd") == [("QT", own, 10), ("PCD", pcd, 10)]
     assert runs("dbm") == [("RBM", own, 10), ("DBM", dbm, 10)]
     assert [label for label, _, _ in runs("untrained")] == ["trained", "untrained"]
     assert runs("untrained")[1][1] is engine.untrained(own)
@@ -47,12 +52,12 @@ def test_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clicks_and_another_model(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped(monkeypatch, "rbm/adult", "rbm-pcd/adult", "dbm/adult")
     changes: list[str] = []
-    comparison = Comparison("rbm/adult", (3,), "", lambda: changes.append(comparison.value), 200)
+    comparison = Comparison("rbm/adult", 10, (3,), "", lambda: changes.append(comparison.value), 200)
     comparison.row.clicks = [1, 1]
     comparison.row.clicks = [99, 2]  # not one of ours
     assert changes == ["pcd"]
     assert comparison.row.labels[comparison.row.selected] == "PCD weights"
-    comparison.use("dbm/adult")  # for which there are no PCD weights
+    comparison.use("dbm/adult", 10)  # for which there are no PCD weights
     assert comparison.value == ""
     assert comparison.row.selected == 0
     assert "RBM" in comparison.row.labels

@@ -63,7 +63,7 @@ def test_a_page_of_pixels_from_its_address() -> None:
     assert isinstance(page, PixelsPage)
     np.testing.assert_array_equal(page.painter.weights, mask)
     described, runs = unpack(page.player.frames)
-    assert [run["label"] for run in described["runs"]] == ["10 layers", "3 layers"]
+    assert [run["label"] for run in described["runs"]] == ["all 10 layers", "stopped at 3 layers"]
     assert runs[0].shape == (11, 3, 8, 8)
     page.remember()
     again = shell.states["digits"]

@@ -125,13 +125,13 @@ def set_size(page: "Page", value: int) -> None:
     )
 
 
-def at_widths(page: "Page", *widths: int) -> Iterator[int]:
-    """The page in windows of these widths, one after the other (by default a laptop's and a large screen's); it never has
-    to be scrolled sideways. The window is then as it was before."""
+def at_widths(page: "Page", *widths: int, height: int = 800) -> Iterator[int]:
+    """The page in windows of these widths, one after the other (by default a laptop's and a large screen's); it never has to
+    be scrolled sideways. The window is then as it was before."""
     before = page.viewport_size
     assert before is not None
     for width in widths or (1280, 1920):
-        page.set_viewport_size({"width": width, "height": 800})
+        page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(f"innerWidth === {width}")
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")  # laid out again
         assert page.evaluate("document.documentElement.scrollWidth") <= width

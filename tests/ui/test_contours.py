@@ -47,8 +47,9 @@ def test_the_iou_rises_and_stays(page: "Page", app_url: str) -> None:
     assert min(iou[layer] for layer in (15, 20, 25, 30)) > 0.85
     assert max(abs(iou[layer] - iou[30]) for layer in (20, 25)) < 0.02
     page.get_by_role("button", name="fixed depth").click()
-    wait_until(page, lambda: "|" in heading.inner_text() and page.locator(".qt.player canvas[data-run='1']").count() > 0)
-    both = lambda: [float(part) for part in heading.inner_text().split("·")[1].split("|")]  # noqa: E731
+    page.locator(".qt.player canvas[data-run='1']").first.wait_for()
+    numbers = page.locator(".qt.player .chart", has_text="IoU").locator(".names b")
+    both = lambda: [float(text) for text in numbers.all_inner_texts()]  # noqa: E731
     page.get_by_label("layer", exact=True).fill("15")
     wait_until(page, lambda: both()[1] > 0.9, "the other one to be right at 15 layers")
     page.get_by_label("layer", exact=True).fill("20")

@@ -65,7 +65,7 @@ def test_digits_in_the_address(page: "Page", app_url: str) -> None:
     open_page(page, app_url, PAGE)
     page.get_by_label("image 5", exact=True).click()
     page.get_by_role("button", name="top half", exact=True).click()
-    page.get_by_role("button", name="3 layers", exact=True).click()
+    page.get_by_role("button", name="stop at 3", exact=True).click()
     page.locator(".qt.player canvas[data-run='1']").first.wait_for()
     page.get_by_label("layer", exact=True).fill("4")
     wait_until(page, lambda: (state(page).image, state(page).layer, state(page).compare) == ("test-4", "4", "layers-3"))

@@ -167,6 +167,39 @@ def test_nothing_overlaps_or_sticks_out(page: "Page", app_url: str, query: str) 
         assert boxes[2]["x"] + boxes[2]["width"] <= width
 
 
+CLIPPED = """() => {
+    const cut = [], look = (root) => root.querySelectorAll("*").forEach((each) => {
+        if (each.shadowRoot) look(each.shadowRoot)
+        const text = each.matches(".qt h3, .qt .names, .qt .names span, .qt button")
+        if (text && each.scrollWidth > each.clientWidth + 1) cut.push(each.textContent)
+    })
+    look(document)
+    return cut
+}"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?compare=untrained",
+        "?compare=layers-5&layer=3",
+        "?compare=layers-100",
+        "?page=contours",
+        "?page=contours&compare=fixed",
+        "?page=contours&compare=layers-5",
+        "?page=digits&compare=layers-3",
+    ],
+)
+def test_no_heading_and_no_number_is_cut_off(page: "Page", app_url: str, query: str) -> None:
+    open_page(page, app_url, query)
+    for _ in at_widths(page, height=720):
+        assert page.evaluate(CLIPPED) == []
+    if "compare" in query:
+        for chart in page.locator(".qt.player .chart", has_text=re.compile("Residual|Bits")).all():
+            assert len([float(number) for number in chart.locator(".names b").all_inner_texts()]) == 2
+
+
 def test_one_user_too_many_is_told_so(own_page: "Page") -> None:
     page = own_page
     with served(settings={"QTCORE_SESSIONS": "1"}) as server, conftest.without_complaints(server):
