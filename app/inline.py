@@ -62,6 +62,7 @@ class Inline:
         self.painter = Painter(self._picture(), drawable=self.grid, scale=scale, margin=(5, 16, 5, 5))
         views = GRID_VIEWS if self.grid else GAUSSIAN_VIEWS if self.gaussian else BERNOULLI_VIEWS
         self.player = Player(
+            self.painter,
             views=views,
             charts=[RESIDUAL, NCE_ALL, IOU] if self.grid else [RESIDUAL, NCE_HIDDEN],
             inspector="labels" if self.grid else "band" if self.gaussian else "probability",

@@ -16,8 +16,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 import qtcore
 from app import masks
-from app.components.player import GAUSSIAN_VIEWS, picture
+from app.components.player import GAUSSIAN_VIEWS
 from app.frames import GaussianEncoder
+from app.sheets import picture
 from qtcore.data import CONTOUR, OUT, add_noise, border_labels, faces_offline
 from qtcore.data.frey import SHAPE
 from qtcore.io.images import grid_marginals, grid_pictures, write_png

@@ -76,6 +76,11 @@ class Painter(JSComponent):
     def shape(self) -> tuple[int, int]:
         return self.height_px, self.width_px
 
+    @property
+    def shown(self) -> Bytes:
+        """The grey levels that the user sees: drawings are dark on light."""
+        return 255 - self.image if self.drawable else self.image
+
     def give(self, image: Bytes | None = None, weights: Bytes | None = None) -> None:
         """Show this image and these weights; None leaves one unchanged."""
         if image is not None:

@@ -10,8 +10,8 @@ export function render({model, el}) {
   const root = node("div", {class: "qt player", tabindex: -1})
   const maps = node("div", {class: "maps"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
   const deck = makeDeck(model, () => data, draw,
-    button("image", "Save these maps as PNG", savePNG), node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif",
-      onclick: () => { model.gif_wanted += 1 }}))
+    button("image", "Save this layer as PNG", () => want("png")),
+    node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif", onclick: () => want("gif")}))
   const strip = node("div", {class: "strip", role: "group", "aria-label": "some of the layers"}), badge = node("span", {class: "badge", role: "status"})
   const changes = node("canvas"), amplified = node("small")
   const changed = node("figure", {class: "changed", title: "What changed since the layer before, amplified by the factor below"}, changes, amplified)
@@ -224,18 +224,10 @@ export function render({model, el}) {
     markStrip(); showChange(); marks(); drawCharts()
   }
 
-  function savePNG() {
-    const shown = views(), gap = 12, zoom = Math.max(8, Math.floor(200 / data.height)), w = data.width * zoom, h = data.height * zoom
-    const sheet = node("canvas", {width: shown.length * (w + gap) - gap, height: data.runs.length * (h + gap) - gap})
-    const context = sheet.getContext("2d")
-    context.fillStyle = "#fff"; context.fillRect(0, 0, sheet.width, sheet.height); context.imageSmoothingEnabled = false
-    for (const [i, {base}] of pictures.entries()) {
-      context.drawImage(base, (i % shown.length) * (w + gap), Math.floor(i / shown.length) * (h + gap), w, h)
-    }
-    sheet.toBlob((blob) => save(blob, `layer-${deck.cursor}.png`), "image/png")
-  }
-  function save(blob, name) {
-    const address = URL.createObjectURL(blob), link = node("a", {href: address, download: name})
+  function want(kind) { model.wanted = [kind, deck.cursor, (model.wanted[2] ?? 0) + 1] }
+  function save() {
+    const [kind, layer] = model.wanted, file = new Blob([bytesOf(model.file).slice(4)], {type: `image/${kind}`})
+    const address = URL.createObjectURL(file), link = node("a", {href: address, download: kind === "gif" ? "layers.gif" : `layer-${layer}.png`})
     link.click()
     setTimeout(() => URL.revokeObjectURL(address), 10000)
   }
@@ -253,7 +245,7 @@ export function render({model, el}) {
   })
   model.on("pixel", () => { pixel = model.pixel.length === 2 ? model.pixel : null; if (data) { marks(); drawCharts() } })
   model.on("views", () => { draw(); if (data) makeStrip() }); model.on("charts", draw)
-  model.on("gif", () => { const bytes = bytesOf(model.gif); if (bytes.length > 4) save(new Blob([bytes.slice(4)], {type: "image/gif"}), "layers.gif") })
+  model.on("file", save)
   const resized = () => { draw(); dark() }
   window.addEventListener("resize", resized)
   model.on("remove", () => window.removeEventListener("resize", resized))

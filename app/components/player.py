@@ -1,25 +1,16 @@
 """All layers of a run: maps side by side with a common cursor, curves, and one pixel in detail."""
 
-import io
-import logging
+import asyncio
 import struct
 from typing import Any, ClassVar
 
-import numpy as np
 import param
-from numpy.typing import NDArray
 from panel.custom import JSComponent
-from PIL import Image
 
-from app import colours
+from app import colours, engine
+from app.components.painter import Painter
 from app.components.source import script, style
-from app.frames import unpack
-
-log = logging.getLogger(__name__)
-
-GIF_ZOOM, GIF_GAP, GIF_HEIGHT = 6, 6, 160
-"""Screen pixels per image pixel (more where the map would be lower than GIF_HEIGHT) and between two maps."""
-GIF_MILLISECONDS = 120
+from app.sheets import Sheet
 
 GAUSSIAN_VIEWS = [
     {"title": "Mean", "channel": "mean", "map": "grey", "unit": "grey level"},
@@ -51,7 +42,7 @@ IOU = {
 
 
 class Player(JSComponent):
-    """Shows `frames` (see `app.frames`): slider, play, step and speed run in the browser.
+    """Shows `frames` (see `app.frames`) of what is in `painter`: slider, play, step and speed run in the browser.
 
     `layer` is the cursor (-1: the last layer so far) and `pixel` the chosen pixel [row, column] ([] for none).
     """
@@ -66,60 +57,29 @@ class Player(JSComponent):
     columns = param.Integer(default=4, bounds=(1, 8))
     whole_page = param.Boolean(default=False, doc="Whether its keys work wherever the focus is.")
     tables = param.Dict(default=colours.packed())
-    gif = param.Bytes(default=b"", doc="u32 serial number and the file, once it was asked for.")
-    gif_wanted = param.Integer(default=0)
+    wanted = param.List(default=[], doc='From the browser: "png" or "gif", the layer shown, and a number that counts.')
+    file = param.Bytes(default=b"", doc="u32 number that counts and the file that was asked for.")
 
     _esm = script("player", "chart", "layers")
     _stylesheets: ClassVar[list[str]] = [style("player")]
 
-    def __init__(self, **params: Any) -> None:
+    def __init__(self, painter: Painter, **params: Any) -> None:
         super().__init__(**params)
-        self.param.watch(self._make_gif, "gif_wanted")
+        self._painter = painter
+        self._files = engine.Latest()
+        self.param.watch(self._on_wanted, "wanted")
 
-    def _make_gif(self, event: param.parameterized.Event) -> None:
-        if not self.frames:
-            return
-        try:
-            made = animation(self.frames, self.views)
-        except Exception:
-            log.exception("no GIF could be made")
-            return
-        self.gif = struct.pack("<I", event.new & 0xFFFFFFFF) + made
+    def _on_wanted(self, event: param.parameterized.Event) -> None:
+        if self.frames and len(event.new) == 3 and all(isinstance(number, int) for number in event.new[1:]):
+            self._files.submit(lambda: self._make_file(*event.new))
 
+    async def _make_file(self, kind: Any, layer: int, number: int) -> None:
+        painter = self._painter
+        question = self.frames, self.views, painter.shown, painter.weights, painter.title
 
-def picture(layer: NDArray[np.uint8], names: list[str], view: dict[str, Any], clones: list[list[int]]) -> NDArray[np.uint8]:
-    """One map of one layer [channels, h, w] in colour, uint8 [h, w, 3]."""
-    kind = view["map"]
-    if kind not in ("labels", "clones"):
-        return np.asarray(colours.tables()[kind][layer[names.index(view["channel"])]])
-    contour, inside = (layer[names.index(name)].astype(float)[..., None] / 255 for name in ("contour", "in"))
-    outside = np.clip(1 - contour - inside, 0, 1)
-    blend = contour * np.array(colours.CONTOUR) + inside * np.array(colours.IN) + outside * np.array(colours.OUT)
-    if kind == "labels":
-        return blend.round().clip(0, 255).astype(np.uint8)
-    palette = np.array(clones or [[150, 150, 150]])
-    chosen = palette[np.minimum(layer[names.index("clone")], len(palette) - 1)]
-    return np.where((contour > inside) & (contour > outside), chosen, 236).astype(np.uint8)
+        def make() -> bytes:
+            sheet = Sheet(*question)
+            return sheet.gif() if kind == "gif" else sheet.png(layer)
 
-
-def animation(frames: bytes, views: list[dict[str, Any]]) -> bytes:
-    """A GIF of all layers, the maps side by side and the runs below each other."""
-    header, runs = unpack(frames)
-    names = [channel["name"] for channel in header["channels"]]
-    shown = [view for view in views if view["channel"] in names]
-    zoom = max(GIF_ZOOM, GIF_HEIGHT // header["height"])
-    images = []
-    for index in range(max(len(run) for run in runs)):
-        rows = []
-        for run in runs:
-            layer = run[min(index, len(run) - 1)]
-            maps = [picture(layer, names, view, header.get("clones", [])) for view in shown]
-            maps = [panel.repeat(zoom, 0).repeat(zoom, 1) for panel in maps]
-            gap = np.full((maps[0].shape[0], GIF_GAP, 3), 255, np.uint8)
-            rows.append(np.concatenate([part for panel in maps for part in (panel, gap)][:-1], 1))
-            rows.append(np.full((GIF_GAP, rows[-1].shape[1], 3), 255, np.uint8))
-        images.append(Image.fromarray(np.concatenate(rows[:-1])).convert("P", palette=Image.Palette.ADAPTIVE))
-    file = io.BytesIO()
-    durations = [GIF_MILLISECONDS] * (len(images) - 1) + [1500]
-    images[0].save(file, "GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, disposal=1)
-    return file.getvalue()
+        made = await asyncio.get_running_loop().run_in_executor(engine.pool, make)
+        self.file = struct.pack("<I", number & 0xFFFFFFFF) + made

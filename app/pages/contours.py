@@ -146,6 +146,7 @@ class ContoursPage(PicturePage):
         mask = restored_mask(state.mask, SHAPE, np.full(SHAPE, 255, np.uint8))
         painter = Painter(drawing, mask, drawable=True, title="What the model sees", margin=0)
         player = Player(
+            painter,
             views=GRID_VIEWS,
             charts=[RESIDUAL, NCE_ALL, IOU],
             inspector="labels",

@@ -124,7 +124,8 @@ class FacesPage(PicturePage):
         if state.image and not state.mask:
             mask = np.full(SHAPE, 255, np.uint8)
         painter = Painter(to_grey(self.values, self.model), mask, margin=0)
-        player = Player(views=GAUSSIAN_VIEWS, charts=[RESIDUAL, NCE_HIDDEN], margin=0, **restored_look(state, SHAPE, [10, 5]))
+        look = restored_look(state, SHAPE, [10, 5])
+        player = Player(painter, views=GAUSSIAN_VIEWS, charts=[RESIDUAL, NCE_HIDDEN], margin=0, **look)
         super().__init__(shell, painter, player)
         shown = self._shown
         self.gallery = Gallery(to_grey(shown.values, self.model), heading=shown.heading, width=LEFT, margin=0, zoom=2)

@@ -71,6 +71,7 @@ class PixelsPage(PicturePage, OfModel):
         default = masks.PIXELS["nothing" if state.image else "left half"](shape, 0)
         painter = Painter(samples.pictures()[self.number], restored_mask(state.mask, shape, default), margin=0)
         player = Player(
+            painter,
             views=BERNOULLI_VIEWS,
             charts=[RESIDUAL, NCE_HIDDEN],
             inspector="probability",

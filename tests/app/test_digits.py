@@ -171,8 +171,11 @@ def test_a_damaged_model_leaves_a_sentence(monkeypatch: pytest.MonkeyPatch, capl
 def test_a_gif_of_two_models() -> None:
     page = shown(DigitsPage(Shell("?page=digits&compare=layers-3")), "digits")
     assert isinstance(page, PixelsPage)
-    page.player.gif_wanted += 1
-    with Image.open(io.BytesIO(page.player.gif[4:])) as image:
+    for bad in ([], ["gif"], ["gif", "10", 1]):  # from a client that is not ours
+        page.player.wanted = bad
+    assert not page.player.file
+    page.player.wanted = ["gif", 10, 1]
+    with Image.open(io.BytesIO(page.player.file[4:])) as image:
         assert image.format == "GIF"
-        assert image.size == (3 * 160 + 2 * 6, 2 * 160 + 6)
-        assert 3 < image.n_frames <= 11  # type: ignore[attr-defined]
+        assert image.size > (4 * 200, 2 * 200)
+        assert image.n_frames == 11  # type: ignore[attr-defined]
