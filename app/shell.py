@@ -12,6 +12,7 @@ from panel.viewable import Viewable
 
 from app import engine
 from app.components import Address
+from app.components.address import THEME
 from app.state import PAGES, State
 from app.tour import Tour
 
@@ -116,11 +117,14 @@ class Shell:
         tour.on_click(lambda event: self.tour.start())
         share.jscallback(clicks=COPY, args={})
         notice = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
-        return window(
+        page = window(
             header=[pn.HSpacer(), *notice, badge, share, tour],
             main=[self.address, self.tabs, self.tour.card],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
+        self.address.dark = page.dark_theme
+        page.param.watch(lambda event: self.address.param.update(dark=event.new), "dark_theme")
+        return page
 
 
 def header_button(label: str, icon: str) -> pmui.Button:
@@ -129,13 +133,13 @@ def header_button(label: str, icon: str) -> pmui.Button:
     return pmui.Button(label=label, icon=icon, size="small", variant="text", margin=(0, 8), sx=text)
 
 
-def window(**parts: Any) -> Viewable:
-    """The page around everything.
+def window(**parts: Any) -> pmui.Page:
+    """The page around everything, in the theme that the user chose last.
 
     A Page watches the server's global `busy` flag to show a bar. That flag would keep every page ever opened in memory (and
     the bar would flicker at each stroke), so the page is detached from it.
     """
-    page = pmui.Page(title="qtcore", **parts)
+    page = pmui.Page(title="qtcore", dark_theme=pn.state.cookies.get(THEME) == "dark", **parts)
     followed = page._param__private.ref_watchers  # private; tests/app/test_shell.py notices when it changes
     for _, watcher in followed:
         (watcher.inst or watcher.cls).param.unwatch(watcher)

@@ -1,6 +1,6 @@
 // The address bar holds the state of the page. A new state of a page takes the place of the old one; another page is a step in
 // the browser's history, and going back or forward is told to the server, which shows what that address describes.
-// And if the connection is lost, a sentence says so.
+// The theme is kept in a cookie, which the server reads before it sends a page. And if the connection is lost, a sentence says so.
 
 export function render({model, view}) {
   const lost = node("div", {class: "qt lost", role: "alert", hidden: true,
@@ -21,6 +21,7 @@ export function render({model, view}) {
   view.model.document.on_event("connection_lost", () => { lost.hidden = false })
   view.model.document.on_event("client_reconnected", () => { lost.hidden = true })
   model.on("query", show)
+  model.on("dark", () => { document.cookie = `${model.cookie}=${model.dark ? "dark" : "light"}; path=/; max-age=31536000; samesite=lax` })
   window.addEventListener("popstate", visit)
   model.on("remove", () => window.removeEventListener("popstate", visit))
   return lost

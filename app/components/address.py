@@ -1,4 +1,4 @@
-"""The address bar, and a message when the server is gone."""
+"""What a browser keeps: the address, the theme; and a message when the server is gone."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -8,15 +8,22 @@ from panel.custom import JSComponent
 
 from app.components.source import script, style
 
+THEME = "qtcore-theme"
+"""The cookie that says dark or light."""
+
 
 class Address(JSComponent):
-    """Puts `query` ("?page=…") into the address bar; `visited` calls back when the user goes back or forward."""
+    """Puts `query` ("?page=…") into the address bar, and the theme into a cookie; `visited` calls back when the user goes back
+    or forward."""
 
     query = param.String(default="")
     first = param.String(default="")
     """The page of an address that names none."""
     visit = param.List(default=[])
     """From the browser: a number that counts visits, and the query of the address."""
+
+    dark = param.Boolean(default=False)
+    cookie = param.String(default=THEME, constant=True)
 
     _esm = script("address")
     _stylesheets: ClassVar[list[str]] = [style("address")]

@@ -146,6 +146,18 @@ def test_dark_mode_reaches_the_components(own_page: "Page", app_url: str) -> Non
     page.locator(".qt.painter.dark").wait_for()
 
 
+def test_a_chosen_theme_stays(own_page: "Page", app_url: str) -> None:
+    page = own_page
+    open_page(page, app_url)
+    for chosen, count in (("dark", 1), ("light", 0)):
+        page.get_by_role("button", name="theme").click()
+        wait_until(page, lambda chosen=chosen: f"={chosen}" in page.evaluate("document.cookie"), "the cookie")
+        page.reload()
+        page.locator(f".mui-{chosen} .header").wait_for()
+        page.locator(".qt.player canvas[data-map]").first.wait_for()
+        wait_until(page, lambda count=count: page.locator(".qt.player.dark").count() == count, f"{chosen} components")
+
+
 def test_the_device_is_shown(page: "Page", app_url: str) -> None:
     open_page(page, app_url)
     page.get_by_text(re.compile("^(CPU|CUDA|MPS)$")).wait_for()
