@@ -35,6 +35,12 @@ function nextNumber() {
   return window.qtcoreNumber
 }
 
+// The strokes of a canvas that can be undone and redone: they too outlive a tab that is left.
+function historyOf(canvas) {
+  window.qtcoreHistories ??= {}
+  return window.qtcoreHistories[canvas] ??= {past: [], future: []}
+}
+
 const ICONS = {
   brush: "M4 20c3 0 5-1 5-3a2.5 2.5 0 0 0-5 0c0 1.5-1 2-2 2 .5.7 1.300 1 2 1zM10 14l9-10 2 2-9 10z",
   eraser: "M4 15l9-9 6 6-7 7H8zM13 6l2-2 6 6-2 2M6 21h14",

@@ -18,7 +18,8 @@ const DEPTH = 100 // strokes that can be undone
 export function render({model, el}) {
   const H = model.height_px, W = model.width_px, N = H * W
   let image = new Uint8Array(N), mask = new Uint8Array(N).fill(255)
-  let past = [], future = [], before = null, finger = null, scale = 1, hover = null, start = null, last = null, stroke = null
+  const {past, future} = historyOf(model.canvas)
+  let before = null, finger = null, scale = 1, hover = null, start = null, last = null, stroke = null
   let tool = model.drawable ? "pencil" : "brush", size = model.drawable ? 1 : 3, opacity = 100
 
   const root = node("div", {class: "qt painter"})
@@ -131,7 +132,7 @@ export function render({model, el}) {
   const changed = (old) => !same(old.mask, mask) || (model.drawable && !same(old.image, image)) // which picture it is, is decided by Python
   function keep(old) {
     past.push(old); if (past.length > DEPTH) past.shift()
-    future = []
+    future.length = 0
   }
   function send() {
     const packet = new Uint8Array(4 + (model.drawable ? 2 : 1) * N), seq = nextNumber()

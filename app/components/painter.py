@@ -4,6 +4,7 @@ import logging
 import struct
 from collections.abc import Callable
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import numpy as np
 import param
@@ -50,6 +51,7 @@ class Painter(JSComponent):
     height_px = param.Integer(default=28, bounds=(1, 512), constant=True)
     width_px = param.Integer(default=20, bounds=(1, 512), constant=True)
     drawable = param.Boolean(default=False, constant=True)
+    canvas = param.String(constant=True, doc="Its own name, under which the window keeps what can be undone.")
     title = param.String(default="What the model sees")
     scale = param.Integer(default=0, bounds=(0, 64), doc="Screen pixels per image pixel; 0 lets the window decide.")
     columns = param.Integer(default=4, bounds=(1, 8), doc="Pictures that share the window's width.")
@@ -63,7 +65,7 @@ class Painter(JSComponent):
 
     def __init__(self, image: Bytes, weights: Bytes | None = None, **params: Any) -> None:
         height, width = image.shape
-        super().__init__(height_px=height, width_px=width, **params)
+        super().__init__(height_px=height, width_px=width, canvas=uuid4().hex, **params)
         self._serial = 0
         self.seq = 0
         self.image = np.zeros((height, width), np.uint8)

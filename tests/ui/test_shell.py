@@ -135,6 +135,23 @@ def test_a_tab_that_was_left_comes_back_as_it_was(page: "Page", app_url: str) ->
     wait_for_result(page, number)
     assert (picture(page, "mean") != before).any()
     wait_until(page, lambda: hidden(page, FACE).sum() == 21)
+    for count in (14, 7, 0):  # also what was painted before
+        page.keyboard.press("Control+z")
+        wait_until(page, lambda count=count: hidden(page, FACE).sum() == count, f"{count} hidden pixels")
+    page.get_by_role("tab", name="Results").click()
+    page.locator(".results").wait_for()
+    page.get_by_role("tab", name="Faces").click()
+    stage.wait_for()
+    page.locator(".qt.painter button[data-name=redo]").click()
+    wait_until(page, lambda: hidden(page, FACE).sum() == 7, "the first stroke again")
+
+
+def test_another_picture_has_nothing_to_undo(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, "?image=dream-1")
+    drag(page, FACE, (5, 3), (5, 9))
+    wait_until(page, lambda: hidden(page, FACE).any())
+    open_page(page, app_url, "?image=dream-2")
+    assert page.locator(".qt.painter button[data-name=undo]").is_disabled()
 
 
 def test_dark_mode_reaches_the_components(own_page: "Page", app_url: str) -> None:
