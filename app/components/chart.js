@@ -14,10 +14,9 @@ function tickLabel(v, log) {
 }
 
 function plot(body, series, options) {
-  const {log = false, total, cursor, width, names = false, notes = [], move} = options
+  const {log = false, total, cursor, width, names = false, note = "", move} = options
   const baselines = [options.baseline ?? []].flat().toSorted((a, b) => b.value - a.value), labelled = baselines.some((each) => each.label)
-  const height = 150, left = 36, right = 8, top = 8 + (labelled ? 12 : 0), bottom = 20
-  const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img"})
+  const height = names ? 135 : 150, left = 36, right = 8, top = 8 + (labelled ? 12 : 0), bottom = 20
   const usable = (v) => v !== null && v !== undefined && (!log || v > 0)
   let values = series.flatMap((each) => each.values.filter(usable))
   values.push(...baselines.map((each) => each.value))
@@ -54,7 +53,7 @@ function plot(body, series, options) {
     }
     let d = ""
     each.values.forEach((v, k) => { if (usable(v)) d += `${d && usable(each.values[k - 1]) ? "L" : "M"}${scaleX(k).toFixed(1)} ${scaleY(v).toFixed(1)}` })
-    if (d) svg.append(shape("path", {d, style: `stroke:${each.colour};stroke-width:2;fill:none`}))
+    if (d) svg.append(shape("path", {d, style: `stroke:${each.colour};stroke-width:2;fill:none;stroke-dasharray:${each.dashed ? "3 3" : "none"}`}))
     const now = each.values[Math.min(cursor, each.values.length - 1)]
     if (usable(now)) svg.append(shape("circle", {cx: scaleX(Math.min(cursor, each.values.length - 1)), cy: scaleY(now), r: 3, style: `fill:${each.colour}`}))
   }
@@ -71,5 +70,5 @@ function plot(body, series, options) {
   svg.addEventListener("pointerdown", (event) => { event.preventDefault(); drag(event) })
   svg.addEventListener("pointermove", (event) => { if (event.buttons & 1) drag(event) })
   const name = (each) => node("span", {}, node("i", {style: `background:${each.colour}`}), each.label, node("b", {text: each.now ?? ""}))
-  body.replaceChildren(...(names ? [node("div", {class: "names"}, ...notes.map((text) => node("span", {text})), ...series.map(name))] : []), svg)
+  body.replaceChildren(...(names ? [node("div", {class: "names"}, ...series.filter((each) => each.label).map(name), node("span", {text: note}))] : []), svg)
 }

@@ -158,10 +158,14 @@ export function render({model, el}) {
     const known = truth === null || model.inspector === "labels" ? "" : ` · truth ${pretty(truth)}`
     heading.replaceChildren(`Pixel (${pixel[0]}, ${pixel[1]})`, node("small", {text: known}))
     if (model.inspector === "labels") {
-      const notes = [...(data.runs.length > 1 ? [data.runs[0].label] : []), ...(truth === null ? [] : [`truth ${["CONTOUR", "OUT", "IN"][truth]}`])]
-      const run = data.runs[0], c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
-      const series = [["contour", c], ["in", n], ["out", o]].map(([key, values]) => ({label: key.toUpperCase(), colour: LABEL_LINES[key], values}))
-      plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: true, notes, move: deck.move})
+      const series = data.runs.flatMap((run, r) => {
+        const c = all(run, "contour"), n = all(run, "in"), o = c.map((each, k) => Math.max(0, 1 - each - n[k]))
+        return [["contour", c], ["in", n], ["out", o]].map(([key, values]) => ({label: r ? "" : key.toUpperCase(), colour: LABEL_LINES[key], values, dashed: r > 0,
+          now: truth !== null && ["contour", "out", "in"][truth] === key ? "✓" : ""}))
+      })
+      const note = data.runs.length > 1 ? `dashed: ${data.runs[1].label}` : ""
+      if (truth !== null) heading.title += "; ✓ is the truth"
+      plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: true, note, move: deck.move})
       return
     }
     const scaleOf = data.channels[data.index.mean]
