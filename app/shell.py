@@ -11,7 +11,7 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from app import engine
-from app.components import Address
+from app.components import Address, Skip
 from app.components.address import THEME
 from app.state import PAGES, State
 from app.tour import Tour
@@ -25,6 +25,10 @@ TITLES = {
     "lab": "LBP lab",
     "results": "Results",
 }
+_SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill-rule="evenodd" d="{}"/></svg>'
+LINK = _SVG.format("M11 7v2H8a3 3 0 0 0 0 6h3v2H8a5 5 0 0 1 0-10zM8 11h8v2H8zM13 7v2h3a3 3 0 0 1 0 6h-3v2h3a5 5 0 0 0 0-10z")
+COMPASS = _SVG.format("M12 2a10 10 0 1 0 0 20a10 10 0 1 0 0-20zm5 5l-3 7l-7 3l3-7z")
+"""Drawings, unlike the letters of an icon font, have no name that a screen reader would read out."""
 COPY = """
 const done = (text) => { source.data.label = text; setTimeout(() => { source.data.label = "Share" }, 1800) }
 navigator.clipboard.writeText(window.location.href).then(() => done("Link copied"), () => done("Copy the address"))
@@ -48,6 +52,7 @@ class Shell:
             margin=0,
         )
         self.tour = Tour(self.show)
+        self.skip = Skip(visible=self.active != "results")
         self.address = Address(first=PAGES[0])
         self.address.visited(self.visit)
         self._leaving: dict[str, list[Callable[[], None]]] = {name: [] for name in PAGES}
@@ -90,6 +95,7 @@ class Shell:
 
     def _turn(self, event: Any) -> None:
         self.active = PAGES[event.new]
+        self.skip.visible = self.active != "results"
         self._fill(self.active)
         self._show_address()
 
@@ -113,12 +119,12 @@ class Shell:
             styles={"align-self": "center"},
             description=device.sentence or f"The layers run on {device.label}.",
         )
-        share, tour = header_button("Share", "link"), header_button("Tour", "explore")
+        share, tour = header_button("Share", LINK), header_button("Tour", COMPASS)
         tour.on_click(lambda event: self.tour.start())
         share.jscallback(clicks=COPY, args={})
         notice = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
         page = window(
-            header=[pn.HSpacer(), *notice, badge, share, tour],
+            header=[self.skip, pn.HSpacer(), *notice, badge, share, tour],
             main=[self.address, self.tabs, self.tour.card],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )

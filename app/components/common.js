@@ -1,6 +1,7 @@
 // Shared by painter, player and gallery; each of them is this text followed by its own.
 
 const GAP = 12 // between pictures
+const STEPS = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]} // x, y
 
 // How many screen pixels an image pixel gets, so that `columns` pictures fit beside and below all else on a page.
 function fit(height, width, options = {}) {
@@ -117,6 +118,13 @@ function listenForKeys(model, root, wide, act) {
   const where = wide ? document : root
   where.addEventListener("keydown", listener)
   model.on("remove", () => where.removeEventListener("keydown", listener))
+}
+
+// What a page is about: the link past the choices (see skip.js) leads here.
+function focusWhenSkipped(model, target) {
+  const skipped = () => { if (target.getClientRects().length) target.focus() }
+  window.addEventListener("qtcore:skip", skipped)
+  model.on("remove", () => window.removeEventListener("qtcore:skip", skipped))
 }
 
 // Whether the text around us is light, that is, whether the page is dark.

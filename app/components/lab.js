@@ -92,6 +92,7 @@ export function render({model, el}) {
     node("section", {}, barsHead, bars), node("section", {}, residualHead, residual), node("section", {}, curveHead, curve))
   const notice = node("div", {class: "notice", role: "alert"})
   const root = node("div", {class: "qt lab", tabindex: -1}, left, middle, right, notice)
+  focusWhenSkipped(model, root)
   let training = JSON.parse(model.training || "{}")
 
   // ------------------------------------------------------------------ the cursor

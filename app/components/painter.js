@@ -14,18 +14,21 @@ function line(x0, y0, x1, y1, visit) {
 }
 
 const DEPTH = 100 // strokes that can be undone
+const HELP = "arrow keys move the cursor, space paints with the chosen tool (at two corners for a rectangle), shift and arrows paint a line"
 
 export function render({model, el}) {
   const H = model.height_px, W = model.width_px, N = H * W
   let image = new Uint8Array(N), mask = new Uint8Array(N).fill(255)
   const {past, future} = historyOf(model.canvas)
   let before = null, finger = null, scale = 1, hover = null, start = null, last = null, stroke = null
+  let cursor = [W >> 1, H >> 1], typing = false // of the keyboard
   let tool = model.drawable ? "pencil" : "brush", size = model.drawable ? 1 : 3, opacity = 100
 
   const root = node("div", {class: "qt painter"})
   const title = node("h3", {text: model.title})
-  const stage = node("div", {class: "stage", tabindex: 0, role: "application", "aria-label": "Picture to paint on: drag to hide pixels"})
+  const stage = node("div", {class: "stage", tabindex: 0, role: "application", "aria-label": `Picture to paint on: ${HELP}`})
   const base = node("canvas", {width: W, height: H}), over = node("canvas", {class: "over"})
+  const told = node("div", {class: "told", role: "status"})
   stage.append(base, over)
   const tools = node("div", {class: "tools"}), actions = node("div", {class: "tools"}), knobs = node("div", {class: "knobs"})
   const choices = {}
@@ -48,7 +51,7 @@ export function render({model, el}) {
   }
   const setSize = slider("size", 1, 9, size, (v) => `${v} px`, (v) => { size = v; overlay() })
   slider("opacity", 10, 100, opacity, (v) => `${v} %`, (v) => { opacity = v })
-  root.append(title, stage, tools, actions, knobs)
+  root.append(title, stage, told, tools, actions, knobs)
 
   function layout() {
     scale = fit(H, W, {fixed: model.scale, columns: model.columns})
@@ -102,6 +105,7 @@ export function render({model, el}) {
       context.strokeStyle = "#d55e00"; context.strokeRect(x * scale, y * scale, w * scale, h * scale)
     } else if (hover) {
       const [x, y] = corner(hover), side = reach()
+      if (typing) { context.lineWidth = 5; context.strokeStyle = "#fff"; context.strokeRect(x * scale, y * scale, side * scale, side * scale); context.lineWidth = 2.5 }
       context.strokeStyle = "#d55e00"; context.strokeRect(x * scale, y * scale, side * scale, side * scale)
     }
   }
@@ -157,40 +161,74 @@ export function render({model, el}) {
   }
   const undo = () => go(past, future), redo = () => go(future, past)
 
-  stage.addEventListener("pointerdown", (event) => {
-    if ((event.button !== 0 && event.button !== 2) || before) return // one finger paints
-    finger = event.pointerId
-    event.preventDefault(); stage.focus({preventScroll: true}); stage.setPointerCapture(event.pointerId)
+  function begin(at, rubbing = false) {
     before = snapshot()
-    const rubbing = event.button === 2 || event.ctrlKey
     stroke = rubbing ? (tool === "pencil" ? "rub" : "eraser") : tool
-    last = hover = place(event)
-    if (tool === "rectangle") start = last
-    else stamp(...last)
+    last = hover = at
+    if (tool === "rectangle") start = at
+    else stamp(...at)
     plan(draw)
+  }
+  function goOn(at) {
+    hover = at
+    if (before && !start) { line(...last, at[0], at[1], stamp); last = at }
+  }
+  function end(whole = true) { // a rectangle that is not whole is not painted
+    if (start && whole) {
+      const [x, y, w, h] = box(start, hover)
+      for (let b = 0; b < h; b++) for (let a = 0; a < w; a++) set(x + a, y + b)
+    }
+    const old = before
+    before = start = last = stroke = finger = null
+    draw(); finish(old)
+  }
+
+  stage.addEventListener("pointerdown", (event) => {
+    if ((event.button !== 0 && event.button !== 2) || finger !== null) return // one finger paints
+    event.preventDefault(); stage.focus({preventScroll: true}); stage.setPointerCapture(event.pointerId)
+    if (before) end(false) // of the keyboard
+    finger = event.pointerId; typing = false
+    begin(place(event), event.button === 2 || event.ctrlKey)
   })
   stage.addEventListener("pointermove", (event) => {
     if (before && event.pointerId !== finger) return
     const events = before && event.getCoalescedEvents ? event.getCoalescedEvents() : []
-    for (const each of events.length ? events : [event]) {
-      hover = place(each)
-      if (before && !start) { line(...last, ...hover, stamp); last = hover }
-    }
+    for (const each of events.length ? events : [event]) goOn(place(each))
     plan(before ? draw : overlay)
   })
-  const end = (event) => {
-    if (!before || event.pointerId !== finger) return
-    if (start) {
-      const [x, y, w, h] = box(start, hover)
-      if (event.type === "pointerup") for (let b = 0; b < h; b++) for (let a = 0; a < w; a++) set(x + a, y + b)
-    }
-    const old = before
-    before = start = last = stroke = null
-    draw(); finish(old)
+  const lifted = (event) => { if (before && event.pointerId === finger) end(event.type === "pointerup") }
+  stage.addEventListener("pointerup", lifted)
+  stage.addEventListener("pointercancel", lifted)
+  stage.addEventListener("pointerleave", () => { if (!before) { hover = typing ? cursor : null; plan(overlay) } })
+
+  // Who comes by the keyboard paints with a cursor; after a click the arrows belong to the layers, until Enter.
+  function type() { typing = true; hover = cursor; tell(); plan(overlay) }
+  function tell() {
+    const [x, y] = cursor, weight = mask[y * W + x]
+    const state = [weight === 255 ? "seen" : weight === 0 ? "hidden" : "half hidden", ...(model.drawable ? [image[y * W + x] ? "drawn" : "empty"] : [])]
+    told.textContent = `row ${y}, column ${x}: ${state.join(", ")}`
   }
-  stage.addEventListener("pointerup", end)
-  stage.addEventListener("pointercancel", end)
-  stage.addEventListener("pointerleave", () => { if (!before) { hover = null; plan(overlay) } })
+  stage.addEventListener("focus", () => { if (stage.matches(":focus-visible")) type() })
+  stage.addEventListener("blur", () => {
+    if (before && finger === null) end(false)
+    typing = false; hover = null; plan(overlay)
+  })
+  stage.addEventListener("keydown", (event) => {
+    const step = STEPS[event.key], paints = event.key === " " || event.key === "Enter"
+    if (event.ctrlKey || event.metaKey || event.altKey || finger !== null) return
+    if (!typing) { if (event.key !== "Enter") return }
+    else if (step) {
+      if (event.shiftKey && !before && tool !== "rectangle") begin(cursor)
+      cursor = [Math.max(0, Math.min(W - 1, cursor[0] + step[0])), Math.max(0, Math.min(H - 1, cursor[1] + step[1]))]
+      goOn(cursor); plan(draw)
+    } else if (paints && start) end()
+    else if (paints) { begin(cursor); if (!start) end() }
+    else if (event.key === "Escape" && before) end(false)
+    else return
+    event.preventDefault(); type()
+  })
+  stage.addEventListener("keyup", (event) => { if (event.key === "Shift" && before && finger === null && !start) end() })
+  focusWhenSkipped(model, stage)
   stage.addEventListener("contextmenu", (event) => event.preventDefault())
   listenForKeys(model, root, model.whole_page, (event, target) => {
     if (target instanceof Element && target.matches("select, textarea, input:not([type=range])")) return

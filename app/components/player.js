@@ -8,7 +8,7 @@ export function render({model, el}) {
   let data = parse(model.frames), scale = 1, hover = null, shape = ""
   let pixel = Array.isArray(model.pixel) && model.pixel.length === 2 ? model.pixel : null
   const root = node("div", {class: "qt player", tabindex: -1})
-  const maps = node("div", {class: "maps"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
+  const maps = node("div", {class: "maps", tabindex: 0, role: "application", "aria-label": "Maps: arrow keys choose the pixel to look at"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
   const deck = makeDeck(model, () => data, draw,
     button("image", "Save this layer as PNG", () => want("png")),
     node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif", onclick: () => want("gif")}))
@@ -237,7 +237,13 @@ export function render({model, el}) {
   }
 
   listenForKeys(model, root, model.whole_page, deck.keys)
-  maps.addEventListener("click", () => root.focus({preventScroll: true}))
+  maps.addEventListener("click", () => root.focus({preventScroll: true})) // then the arrows are for the layers
+  maps.addEventListener("keydown", (event) => {
+    const step = STEPS[event.key], [row, column] = inside(pixel) ? pixel : [0, 0]
+    if (!step || event.ctrlKey || event.metaKey || event.altKey) return
+    choosePixel([Math.max(0, Math.min(data.height - 1, row + step[1])), Math.max(0, Math.min(data.width - 1, column + step[0]))])
+    event.preventDefault()
+  })
 
   model.on("frames", () => {
     const next = parse(model.frames)

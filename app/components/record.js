@@ -98,6 +98,7 @@ export function render({model, el}) {
     event.preventDefault(); lines[Math.max(0, Math.min(V - 1, at + step))].role.focus()
   })
   root.addEventListener("keydown", deck.keys)
+  focusWhenSkipped(model, lines[0].role)
   function take(bytes) { if (bytes.length === 4 + V) roles = bytes.slice(4) } // u32 number, roles
   take(bytesOf(model.given))
   take(bytesOf(model.packet)) // what was changed since; empty when Python gave something later

@@ -6,6 +6,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from app.shell import TITLES
@@ -99,6 +100,82 @@ def test_back_and_forward_go_through_the_pages(page: "Page", app_url: str) -> No
     page.go_forward()
     page.locator(".results").wait_for()
     assert page.get_by_role("tab", selected=True).text_content() == TITLES["results"]
+
+
+FOCUSED = """() => {
+    let element = document.activeElement
+    while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement
+    return `${element?.className} ${element?.getAttribute("aria-label") ?? element?.textContent ?? ""}`
+}"""
+
+
+def tab_to(page: "Page", words: str, at_most: int) -> None:
+    """Press Tab until the focus is on what has these words."""
+    for _ in range(at_most):
+        page.keyboard.press("Tab")
+        if words in page.evaluate(FOCUSED):
+            return
+    raise AssertionError(f"{words!r} is not among the next {at_most} stops")
+
+
+def test_without_a_mouse(own_page: "Page", app_url: str) -> None:
+    """Paint, play and look at a pixel, with nothing but keys."""
+    page = own_page
+    open_page(page, app_url, "?image=dream-1")
+    player, told = page.locator(".qt.player"), page.locator(".qt.painter .told")
+    tab_to(page, "Skip to the content", 3)
+    assert page.get_by_text("Skip to the content").bounding_box()["y"] >= 0  # type: ignore[index]
+    page.keyboard.press("Enter")
+    wait_until(page, lambda: "stage" in page.evaluate(FOCUSED), "the canvas")
+    assert told.text_content() == "row 14, column 10: seen"
+    for key in ("[", "[", "ArrowUp", "ArrowLeft", " "):
+        page.keyboard.press(key)
+    expected = np.zeros(FACE, bool)
+    expected[13, 9] = True
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "one pixel")
+    assert told.text_content() == "row 13, column 9: hidden"
+    page.keyboard.down("Shift")
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowDown"):
+        page.keyboard.press(key)
+    page.keyboard.up("Shift")
+    expected[13, 7:10] = expected[14, 7] = True
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "a line")
+    page.keyboard.press("Control+z")  # the line is one stroke
+    expected[13, 7:9] = expected[14, 7] = False
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "the line to go")
+    for key in ("r", "Enter", "ArrowDown", "ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expected[14:16, 7:10] = True
+    wait_until(page, lambda: (hidden(page, FACE) == expected).all(), "a rectangle")
+    wait_until(page, lambda: player.get_attribute("data-layer") == "50", "all layers: the arrows were the canvas's")
+    tab_to(page, "Maps", 12)
+    before = [int(number) for number in state(page).pixel.split("-")]
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("heading", name=f"Pixel ({before[0] + 1}, {before[1] + 1})").wait_for()
+    wait_until(page, lambda: state(page).pixel == f"{before[0] + 1}-{before[1] + 1}")
+    page.keyboard.press("Home")
+    page.keyboard.press(" ")
+    wait_until(page, lambda: int(player.get_attribute("data-layer") or 0) > 0, "the layers to play")
+
+
+@pytest.mark.parametrize(("query", "focus"), [("?page=contours", "stage"), ("?page=lab", "qt lab")])
+def test_the_link_past_the_choices(own_page: "Page", app_url: str, query: str, focus: str) -> None:
+    page = own_page
+    open_page(page, app_url, query, shown=".qt.player, .qt.lab")
+    tab_to(page, "Skip to the content", 3)
+    page.keyboard.press("Enter")
+    wait_until(page, lambda: focus in page.evaluate(FOCUSED), focus)
+    page.get_by_role("tab", name="Results").click()
+    page.get_by_text("Skip to the content").wait_for(state="hidden")
+
+
+def test_buttons_are_called_what_they_say(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    for name in ("Share", "Tour"):
+        assert page.get_by_role("button", name=name, exact=True).text_content() == name
+    names = page.get_by_role("button").evaluate_all("all => all.map((each) => each.ariaLabel || each.textContent.trim())")
+    assert all(names)
 
 
 def test_a_lost_server_is_told(own_page: "Page", app_url: str) -> None:
