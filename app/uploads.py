@@ -12,6 +12,7 @@ MAX_PIXELS = 24_000_000
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 
 Bytes = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
 
 
 class UploadError(ValueError):
@@ -56,22 +57,55 @@ def face_from(data: bytes, shape: tuple[int, int]) -> Bytes:
 
 
 def drawing_from(data: bytes, shape: tuple[int, int]) -> Bytes:
-    """A line drawing (dark on light, or light on dark) as on and off pixels, 255 and 0, with an empty frame."""
+    """A drawing (dark on light, or light on dark) as on and off pixels, 255 and 0: lines become one pixel wide, and a filled
+    shape its outline, as in the training data the ring of pixels around it."""
     height, width = shape
     image = read_image(data)
     values = np.asarray(image, np.float32)
     border = np.concatenate([values[0], values[-1], values[:, 0], values[:, -1]])
     if np.median(border) > 127:  # a light ground
         image = ImageOps.invert(image)
-    inner = (height - 2, width - 2)
-    scale = min(inner[0] / image.height, inner[1] / image.width)
+    scale = min((height - 2) / image.height, (width - 2) / image.width)
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    # A thin line must survive being scaled down: the brightest pixel of each cell counts, not the mean.
-    cells = _brightest(np.asarray(image, np.uint8), (size[1], size[0]))
-    result = np.zeros(shape, np.uint8)
     top, left = (height - size[1]) // 2, (width - size[0]) // 2
-    result[top : top + size[1], left : left + size[0]] = np.where(cells > 127, 255, 0)
-    return result
+    touched, covered = np.zeros(shape, bool), np.zeros(shape, bool)
+    inner = slice(top, top + size[1]), slice(left, left + size[0])
+    # A thin line must survive being scaled down: the brightest pixel of each cell counts, not the mean.
+    touched[inner] = _brightest(np.asarray(image, np.uint8), (size[1], size[0])) > 127
+    covered[inner] = np.asarray(image.resize(size, Image.Resampling.BOX)) > 127
+    filled = grown(~grown(~covered))  # at least three pixels wide, which no line is,
+    for _ in range(2):  # with its corners
+        filled = grown(filled) & covered
+    ring = grown(filled, diagonally=False) & ~filled
+    return np.where(thinned(touched & ~grown(filled) | ring), 255, 0).astype(np.uint8)
+
+
+def grown(mask: Mask, diagonally: bool = True) -> Mask:
+    """The mask and its neighbours. What lies beyond the edge is not in it."""
+    padded = np.pad(mask, 1)
+    rows = padded[:-2] | padded[1:-1] | padded[2:]
+    if diagonally:
+        return rows[:, :-2] | rows[:, 1:-1] | rows[:, 2:]
+    return rows[:, 1:-1] | padded[1:-1, :-2] | padded[1:-1, 2:]
+
+
+_AROUND = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))
+
+
+def thinned(mask: Mask) -> Mask:
+    """Lines one pixel wide, with the ends and holes of the mask: layer by layer, from each of the four sides in turn, pixels go
+    whose neighbours stay connected without them."""
+    result = np.pad(mask, 1)
+    left = -1
+    while left != result.sum():
+        left = result.sum()
+        for side in _AROUND[::2]:
+            for y, x in np.argwhere(result & ~np.roll(result, (-side[0], -side[1]), (0, 1))):
+                near = [bool(result[y + dy, x + dx]) for dy, dx in _AROUND]
+                parts = sum(not near[k] and (near[k + 1] or near[(k + 2) % 8]) for k in range(0, 8, 2))  # Yokoi's number
+                if parts == 1 and sum(near) > 1:
+                    result[y, x] = False
+    return result[1:-1, 1:-1]
 
 
 def _brightest(values: Bytes, shape: tuple[int, int]) -> Bytes:
