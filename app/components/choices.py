@@ -66,7 +66,7 @@ class Upload(JSComponent):
     accept = param.String(default="image/png,image/jpeg,image/gif,image/bmp,image/webp")
     max_bytes = param.Integer(default=MAX_BYTES, constant=True)
     file = param.Bytes(default=b"")
-    problem = param.String(default="", doc="Why the last file was refused.")
+    problem = param.String(default="", doc="Why the last file was refused, or is not to be trusted.")
 
     _esm = script("upload")
     _stylesheets: ClassVar[list[str]] = [style("choices")]

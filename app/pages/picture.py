@@ -107,8 +107,8 @@ class PicturePage:
 
     def _on_upload(self, event: Any) -> None:
         try:
-            self.take_upload(bytes(event.new[4:]))
             self.upload.problem = ""
+            self.take_upload(bytes(event.new[4:]))
         except UploadError as error:
             log.info("an upload was refused: %s", error)
             self.upload.problem = str(error)

@@ -1,14 +1,28 @@
-"""Faces: what is scored, and what it is compared with."""
+"""Faces: what is scored, what it is compared with, and pictures that the model does not expect."""
 
+import io
 import math
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from app import masks
 from app.frames import unpack
-from app.pages.faces import SMOOTHED, FacesPage, baselines, galleries
+from app.pages.faces import (
+    EXPECTED,
+    SHAPE,
+    SMOOTHED,
+    FacesPage,
+    baselines,
+    galleries,
+    surprise,
+    to_grey,
+    trained,
+)
 from app.shell import Shell
+from app.state import encode_bytes
 
 ENTROPY = 0.5 * math.log2(2 * math.pi * math.e)
 """Bits of a pixel with the model's own noise, σ = 1."""
@@ -57,3 +71,36 @@ def test_baselines() -> None:
     assert list(baselines(truth, torch.ones(4, dtype=torch.bool))) == ["mean face"]
     assert baselines(torch.zeros(4), target).keys() == {"mean face"}  # the evidence has no variance
     assert baselines(truth, torch.zeros(4, dtype=torch.bool)) == {}
+
+
+@pytest.mark.parametrize("name", masks.FACES)
+def test_the_shown_faces_are_what_the_model_expects(name: str) -> None:
+    weights = torch.from_numpy(masks.FACES[name](SHAPE, 3).reshape(-1).astype(np.float32)) / 255
+    scores = [surprise(trained(), values, weights) for faces in galleries() for values in faces.values]
+    assert all(score is not None and score < 1.5 < EXPECTED for score in scores), max(filter(None, scores))
+
+
+def test_too_few_pixels_say_nothing() -> None:
+    weights = torch.zeros(560)
+    weights[:3] = 1
+    assert surprise(trained(), galleries()[0].values[0], weights) is None
+
+
+def test_a_picture_that_is_no_face_is_warned_of() -> None:
+    page = FacesPage(Shell("?image=dream-1"))
+    assert page.upload.problem == ""
+    file = io.BytesIO()
+    Image.effect_noise((200, 280), 80).save(file, "PNG")
+    page.upload.file = b"1234" + file.getvalue()
+    assert "does not know such pictures" in page.upload.problem
+    again = FacesPage(Shell(page.shell.states["faces"].to_query()))  # from its address
+    assert again.upload.problem == page.upload.problem
+    page.gallery.clicks = [2, 1]
+    assert page.upload.problem == ""
+
+
+def test_a_face_that_was_uploaded_is_not() -> None:
+    face = to_grey(galleries()[0].values[1], trained())
+    page = FacesPage(Shell(f"?image=upload&pixels={encode_bytes(face)}"))
+    assert page.source == "upload"
+    assert page.upload.problem == ""
