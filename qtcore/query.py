@@ -17,6 +17,10 @@ from qtcore.support.tensors import has_values, shape_text
 
 __all__ = ["Mask", "Query", "fixed", "mixture", "one_target", "patches", "uniform"]
 
+DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+DTYPES += (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""What values, weights and truth may be: torch does not even compare numbers of the other types."""
+
 
 def _tensor(name: str, data: Any) -> Tensor:
     try:
@@ -25,6 +29,8 @@ def _tensor(name: str, data: Any) -> Tensor:
         raise InputError(f"{name} must be a tensor of numbers, not {type(data).__name__} ({error}).") from error
     if tensor.is_complex() or tensor.is_quantized:
         raise InputError(f"{name} must hold real numbers, but its dtype is {tensor.dtype}.")
+    if tensor.dtype not in DTYPES:
+        raise InputError(f"{name} cannot be {tensor.dtype}, which torch hardly computes in; use {name}.to(torch.float32).")
     return tensor
 
 

@@ -31,6 +31,9 @@ ENGINE_OPTIONS = ("n_layers", "damping", "temperature", "schedule", "until", "at
 MAX_LAYERS = 10**6
 """The largest number of layers in a file: a damaged one should not keep anybody waiting for hours."""
 
+DTYPES = (torch.float32, torch.float64)
+"""What parameters may be: float16 ends at 65504, and sums of messages in bfloat16 have two digits."""
+
 MIN_LEARNED_TEMPERATURE = 1e-3
 """A learned temperature is kept at or above this: at 0 its gradient would no longer exist."""
 
@@ -147,17 +150,22 @@ class Model(nn.Module):
         self.variables.accept(query, type(self).__name__)
 
     def _check_dtypes(self) -> None:
-        """Raise an InputError if parameters and buffers differ in data type."""
+        """Raise an InputError if parameters and buffers differ in data type, or have one that messages cannot have."""
         groups = [group for module in self.modules() for group in (module._parameters, module._buffers)]
         dtypes = {tensor.dtype for group in groups for tensor in group.values() if tensor is not None}
-        if len([dtype for dtype in dtypes if dtype.is_floating_point]) < 2:
+        floating = [dtype for dtype in dtypes if dtype.is_floating_point]
+        if len(floating) == 1:
+            if floating[0] not in DTYPES:
+                given = _name(floating[0])
+                raise InputError(f"the parameters are {given}, in which messages overflow or lose digits; use model.float().")
             return
         state = [*self.named_parameters(), *self.named_buffers()]
         named = {name: tensor for name, tensor in state if tensor.is_floating_point()}
         most = max(named, key=lambda name: named[name].numel())
         other = next(name for name in named if named[name].dtype != named[most].dtype)
-        ours, theirs = (str(named[name].dtype).removeprefix("torch.") for name in (other, most))
-        raise InputError(f"{other} is {ours}, but {most} is {theirs}; use model.to(dtype).")
+        raise InputError(
+            f"{other} is {_name(named[other].dtype)}, but {most} is {_name(named[most].dtype)}; use model.to(dtype)."
+        )
 
     def check_truth(self, query: Query) -> Tensor:
         """Raise an InputError if the query cannot be scored; return its targets."""
@@ -261,6 +269,10 @@ class TemperedModel(Model):
         elif not 0 <= number < float("inf"):
             raise InputError(f"the temperature must be ≥ 0, but T is {number:g}.")
         return T
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def given_count(n: Any) -> Any:

@@ -52,6 +52,9 @@ zeros, ones = torch.zeros(2, 3), torch.ones(2, 3)
         (zeros, ones, None, zeros + 1j, "truth must hold real numbers"),
         (zeros, ones, ones, None, "target must be boolean, but its dtype is torch.float32"),
         (zeros, ones, ones.long(), None, "target must be boolean, but its dtype is torch.int64"),
+        (zeros.to(torch.float8_e4m3fn), ones, None, None, r"values cannot be torch.float8_e4m3fn.*values.to\(torch.float32\)"),
+        (zeros, ones.to(torch.float8_e5m2), None, None, "observed cannot be torch.float8_e5m2"),
+        (zeros, ones, None, zeros.to(torch.uint16), "truth cannot be torch.uint16"),
         ("abc", ones, None, None, "values must be a tensor of numbers, not str"),
         (None, ones, None, None, "values must be a tensor of numbers, not NoneType"),
         (zeros, [[1, 2], [3]], None, None, "observed must be a tensor of numbers, not list"),
@@ -145,6 +148,27 @@ def test_data_types_are_named() -> None:
     model.register_buffer("offset", torch.zeros(3, dtype=torch.float16))
     model.T.data = model.T.data.float()
     refused(model, ask(model), "^offset is float16, but W is float32; use model")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+@every_kind
+def test_parameters_of_too_few_digits(kind: str, dtype: torch.dtype) -> None:
+    """Messages overflowed in float16, and all probabilities were NaN; in bfloat16 they were wrong by up to 0.77."""
+    model = build(kind).to(dtype)
+    name = str(dtype).removeprefix("torch.")
+    query = ask(build(kind))
+    refused(model, query, rf"^the parameters are {name}, in which messages overflow .*; use model\.float\(\)")
+    with pytest.raises(InputError, match=f"the parameters are {name}"):
+        model(query, engine=Exact())
+    assert not answer(model.float()(query)).isnan().any()
+
+
+@every_kind
+def test_autocast_is_allowed(kind: str) -> None:
+    model = build(kind, dtype=torch.float32)
+    query = ask(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not answer(model(query)).isnan().any()
 
 
 @pytest.mark.parametrize("engine", [Exact(), Gibbs(sweeps=50)])
