@@ -5,7 +5,8 @@
     python -m qtcore.infer grbm/frey face.png --mask mask.png      mean.png and deviation.png, in face.marginals/
     python -m qtcore.infer grid/border contour.png --out answer    labels.png and p_contour.png, p_out.png, p_in.png
 
-A table is a CSV file in UTF-8, one variable per column, with or without a line of names. A blank (nothing, ?, NA or NaN) is
+A table is a CSV file in UTF-8, one variable per column, with or without a line of names. Columns below the names of the
+model's variables may stand in any order; of a model without names, they stand in its own. A blank (nothing, ?, NA or NaN) is
 unknown. Binary variables are 0, 1 or in between (a soft reading), categorical ones whole numbers from 0. The answer has one
 line per blank: its row and variable, then `probability` (of a 1), `mean` and `deviation` (in the standardised units that
 the model was trained in), or one probability per state.
@@ -76,6 +77,8 @@ def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
     counts: list[tuple[int, int]] = []
     table = table_for(model, command.file)
     write_atomically(out, lambda temporary: counts.append(infer_table(model, table, temporary, command.layers, engine)))
+    if table.labelled:
+        print("note: the model has no names for its variables; the columns were taken in its own order.", file=sys.stderr)
     rows, blanks = counts[0]
     return f"{blanks} blanks in {rows} rows; their marginals are in {out}."
 

@@ -84,7 +84,9 @@ def test_states(run: Command) -> None:
 
 def test_a_name_for_each_column(run: Command) -> None:
     Path("rows.csv").write_text('sunny," warm, dry ",wind,größe\n1,,0,1\n')
-    assert run("rbm.safetensors", "rows.csv").code == 0
+    result = run("rbm.safetensors", "rows.csv")
+    assert result.code == 0
+    assert result.err == "note: the model has no names for its variables; the columns were taken in its own order.\n"
     assert answers_in()[1][:2] == ["1", "warm, dry"]
 
 
@@ -155,10 +157,40 @@ def test_names_from_the_dataset(run: Command) -> None:
         csv.writer(file).writerows([names, [0] * 122 + [""]])
     assert run("adult.safetensors", "named.csv").code == 0
     assert answers_in("named.marginals.csv")[1][1] == names[-1]
-    with open("wrong.csv", "w", newline="") as file:
-        csv.writer(file).writerows([[names[1], names[0], *names[2:]], [0] * 123])
-    said = run("adult.safetensors", "wrong.csv").sentence
-    assert said == ("wrong.csv: the columns are in another order than the model's; column 1 is 'age 2/5', not 'age 1/5'.")
+
+
+def test_columns_are_found_by_their_names(run: Command) -> None:
+    """A table with two columns swapped once got the answer of another table, where a name differed from the model's too."""
+    model = build("RBM", scale=0.7)
+    model.image_shape = (2, 2)
+    model.save("pixels.safetensors")
+    names = ["row 0, column 0", "row 0, column 1", "row 1, column 0", "row 1, column 1"]
+
+    def write(path: str, order: list[int], *rows: list[str], names: list[str] = names) -> None:
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows([[line[j] for j in order] for line in (names, *rows)])
+
+    rows = ["1", "", "0", ""], ["", "0", "1", "1"]
+    write("plain.csv", [0, 1, 2, 3], *rows)
+    write("moved.csv", [3, 1, 0, 2], *rows)
+    for path in ("plain.csv", "moved.csv"):
+        assert run("pixels.safetensors", path).code == 0
+    assert answers_in("moved.marginals.csv") == answers_in("plain.marginals.csv")
+    assert [line[:2] for line in answers_in("moved.marginals.csv")[1:]] == [["1", names[1]], ["1", names[3]], ["2", names[0]]]
+
+    write("moved.csv", [3, 1, 0, 2], ["7", "", "0", ""])
+    said = run("pixels.safetensors", "moved.csv").sentence
+    assert said == "moved.csv, row 1 (line 2), column 3 (row 0, column 0): 7 must be 0, 1 or in between."
+    write("moved.csv", [3, 1, 0, 2], ["x", "", "0", ""])
+    said = run("pixels.safetensors", "moved.csv").sentence
+    assert said == "moved.csv, row 1 (line 2), column 3 (row 0, column 0): 'x' is no number."
+
+    write("other.csv", [1, 0, 2, 3], *rows, names=[*names[:3], "pixel"])
+    said = run("pixels.safetensors", "other.csv").sentence
+    assert said.startswith("other.csv: column 4 is named 'pixel', but no variable of the model is; name all columns as the")
+    write("twice.csv", [0, 1, 1, 3], *rows)
+    assert run("pixels.safetensors", "twice.csv").sentence == "twice.csv: columns 2 and 3 are both named 'row 0, column 1'."
+    assert not Path("other.marginals.csv").exists()
 
 
 def test_names_of_pixels(run: Command) -> None:

@@ -31,10 +31,16 @@ class Table:
     read: int = 0
     """Bytes so far."""
     names: tuple[str, ...] = ()
+    """Of the variables, in the model's order."""
+    labelled: bool = False
+    """Whether the names are those of the file, as the model has none."""
+    columns: tuple[int, ...] = ()
+    """Where in the file each variable stands."""
 
     def rows(self) -> Iterator[tuple[int, int, list[float]]]:
         """The number of each row, its line in the file, and its values, NaN for blanks."""
         self.names = self.known or tuple(str(column + 1) for column in range(self.width))
+        self.columns = tuple(range(self.width))
         lines = self._lines()
         first = next(lines, "")
         delimiter = next((mark for mark in ";\t" if mark in first and "," not in first), ",")
@@ -50,7 +56,7 @@ class Table:
                 if row == 0 and self._take_header(cells):
                     continue
                 row += 1
-                yield row, reader.line_num, [self._number(cell, where, column) for column, cell in enumerate(cells)]
+                yield row, reader.line_num, [self._number(cells, where, variable) for variable in range(self.width)]
         except csv.Error as error:
             raise InputError(f"{self.path}, line {reader.line_num}: this is not a table ({error}).") from error
         if row == 0:
@@ -66,27 +72,37 @@ class Table:
                     raise InputError(f"{self.path}, line {number}: this is no text in UTF-8; save the table so.") from error
 
     def _take_header(self, cells: list[str]) -> bool:
-        """Whether this first line is a header: no cell is a number, and not all are blank."""
+        """Whether this first line is a header: no cell is a number, and not all are blank. Names that the model knows say
+        where each variable stands; for a model without names they are labels of the answer."""
         names = [cell.strip() for cell in cells]
         if any(map(_is_number, names)) or all(name.lower() in BLANKS for name in names):
             return False
-        if self.known is not None and set(names) == set(self.known) and names != list(self.known):
-            column = next(i for i, (name, known) in enumerate(zip(names, self.known, strict=True)) if name != known)
-            raise InputError(
-                f"{self.path}: the columns are in another order than the model's; "
-                f"column {column + 1} is {names[column]!r}, not {self.known[column]!r}."
-            )
-        self.names = tuple(names)
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise InputError(f"{self.path}: columns {names.index(name) + 1} and {place + 1} are both named {name!r}.")
+            if self.known is not None and name not in self.known:
+                raise InputError(
+                    f"{self.path}: column {place + 1} is named {name!r}, but no variable of the model is; "
+                    f"name all columns as the model does, such as {self.known[0]!r}, or none."
+                )
+        if self.known is None:
+            self.names, self.labelled = tuple(names), True
+        else:
+            self.columns = tuple(names.index(name) for name in self.known)
         return True
 
-    def _number(self, cell: str, where: str, column: int) -> float:
-        text = cell.strip()
+    def place(self, variable: int) -> str:
+        """A column in an error message."""
+        return f"column {self.columns[variable] + 1} ({self.names[variable]})"
+
+    def _number(self, cells: list[str], where: str, variable: int) -> float:
+        text = cells[self.columns[variable]].strip()
         if text.lower() in BLANKS:
             return float("nan")
         try:
             return float(text)
         except ValueError as error:
-            raise InputError(f"{where}, column {column + 1} ({self.names[column]}): {text!r} is no number.") from error
+            raise InputError(f"{where}, {self.place(variable)}: {text!r} is no number.") from error
 
 
 def _is_number(text: str) -> bool:
@@ -102,7 +118,7 @@ def check_values(model: Model, table: Table, batch: list[tuple[int, int, list[fl
     if len(bad):
         i, j = bad[0].tolist()
         row, line, numbers = batch[i]
-        where = f"{table.path}, row {row} (line {line}), column {j + 1} ({table.names[j]})"
+        where = f"{table.path}, row {row} (line {line}), {table.place(j)}"
         raise InputError(f"{where}: {numbers[j]:g} must be {model.variables.expected(j)}.")
 
 
