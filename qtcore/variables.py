@@ -68,6 +68,14 @@ class Variables(ABC):
         """Raise an InputError for a value that a variable cannot take, where `where` is true."""
         self.refuse(name, where & ~self.valid(values), values)
 
+    def valid_truth(self, truth: Tensor) -> Tensor:
+        """Which truths [B, …] a variable can be scored against."""
+        return self.valid(truth)
+
+    def expected_truth(self) -> str:
+        """The end of an error message about the truth."""
+        return self.expected()
+
     def check_truth(self, query: Query, target: Tensor) -> None:
         """Raise an InputError for a truth that cannot be scored against."""
         self.check("truth", query.truth, target)
@@ -186,10 +194,15 @@ class Labels(Variables):
         probs: Tensor = marginals.probs  # type: ignore[attr-defined]
         return probs
 
+    def valid_truth(self, truth: Tensor) -> Tensor:
+        return torch.stack([truth == label for label in range(len(self.labels))]).any(0)
+
+    def expected_truth(self) -> str:
+        names = [f"{number} {label}" for number, label in enumerate(self.labels)]
+        return f"a label: {', '.join(names[:-1])} or {names[-1]}"
+
     def check_truth(self, query: Query, target: Tensor) -> None:
         if query.given_truth is None:
             raise InputError("a GridMRF is scored against a label image; give it as the query's truth.")
         truth = query.given_truth
-        known = torch.stack([truth == label for label in range(len(self.labels))]).any(0)
-        names = [f"{number} {label}" for number, label in enumerate(self.labels)]
-        self.refuse("truth", target & ~known, truth, f"a label: {', '.join(names[:-1])} or {names[-1]}")
+        self.refuse("truth", target & ~self.valid_truth(truth), truth, self.expected_truth())

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from qtcore.errors import InputError, ModelFileError, NotFiniteError, out_of_memory
 from qtcore.inference import Engine
 from qtcore.learn.coordinates import Coordinates
+from qtcore.learn.rows import Data, Rows, check_rows, first_rows, pair
 from qtcore.learn.run import Run
 from qtcore.learn.settings import Settings
 from qtcore.metrics import BITS, nll, score
@@ -33,9 +34,6 @@ KEPT_BYTES = 2**31
 
 MAX_DRAWS = 100
 """A small minibatch may have no target by chance: its queries are redrawn, at most this often."""
-
-Data = Tensor | tuple[Tensor, Tensor]
-"""Values, or values and truth (the labels of a GridMRF)."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def fit(
         model.saved_engine()  # now rather than when the first model is saved
         keeper = Run(Path(folder), resume, main_process())
         keeper.write_config(config or {"settings": asdict(settings)})
-    pairs = _pair(train), None if valid is None else _pair(valid)
+    pairs = pair(train), None if valid is None else pair(valid)
     training = _Training(model, *pairs, queries or model.queries(), settings, keeper, engine)
     try:
         if resume:
@@ -142,34 +140,27 @@ def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _pair(data: Data) -> tuple[Tensor, Tensor | None]:
-    values, truth = data if isinstance(data, tuple) else (data, None)
-    values, truth = torch.as_tensor(values), None if truth is None else torch.as_tensor(truth)
-    if len(values) == 0:
-        raise InputError("there are no rows to train on.")
-    if truth is not None and len(truth) != len(values):
-        raise InputError(f"{len(values)} rows of values need as many of truth, not {len(truth)}.")
-    return values, truth
-
-
 class _Training:
     """One run: the training loop and its state."""
 
     def __init__(
         self,
         model: Model,
-        train: tuple[Tensor, Tensor | None],
-        valid: tuple[Tensor, Tensor | None] | None,
+        train: Rows,
+        valid: Rows | None,
         queries: Mask,
         settings: Settings,
         keeper: Run | None,
         engine: Engine,
     ) -> None:
         self.model, self.settings, self.engine = model, settings, engine
-        self.train, self.valid, self.queries = train, valid, queries
+        self.train, self.queries = train, queries
+        self.valid = None if valid is None else first_rows(valid, settings.valid_rows)
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
-        self._check_data()
+        check_rows("train", model, train, queries)
+        if self.valid is not None:
+            check_rows("valid", model, self.valid, queries)
         loss = _Loss(model)
         self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss  # broadcasts rank 0's weights
         self.coordinates = Coordinates(model)
@@ -185,13 +176,6 @@ class _Training:
         self.last_valid: float | None = None
         self.chunk = self._first_chunk()
         self.keeper = keeper
-
-    def _check_data(self) -> None:
-        """Raise an InputError for rows of the wrong shape or missing labels before training starts."""
-        for values, truth in (self.train, *([] if self.valid is None else [self.valid])):
-            first = self.queries(values[:1], generator(0), None if truth is None else truth[:1]).to(self.model.device)
-            self.model.check(first)
-            self.model.variables.check_truth(first, self.model.target(first))
 
     # ------------------------------------------------------------------ the loop
 
@@ -341,8 +325,7 @@ class _Training:
 
     def _validate(self) -> None:
         assert self.valid is not None
-        values, truth = (None if part is None else part[: self.settings.valid_rows] for part in self.valid)
-        assert values is not None
+        values, truth = self.valid
         self.coordinates.push(self._kept())
         try:
             batch = min(500, self.chunk)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import qtcore
-from qtcore import RBM, GaussianRBM, GridMRF, PairwiseMRF
+from qtcore import RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
 from qtcore.errors import InputError, NotFiniteError
 from qtcore.learn.query_training import VALID, Progress, generator
 from qtcore.learn.settings import Settings
@@ -207,6 +207,54 @@ def test_data_of_another_kind_are_refused(kind: str, data: Any, message: str) ->
     model = build(kind)
     with pytest.raises(InputError, match=message):  # also when only the validation rows are wrong
         fit(model, data_for(model), valid=data, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "expected"),
+    [
+        ("RBM", torch.nan, "0, 1 or in between"),
+        ("GaussianRBM", torch.inf, "a finite number"),
+        ("PairwiseMRF", 7, "whole numbers below the variable's number of states"),
+        ("GridMRF", -1, r"0 \(off\), 1 \(on\), or in between"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_counted_and_named(kind: str, bad: float, expected: str) -> None:
+    """Once named by their place in a minibatch, at the step that drew them."""
+    model = build(kind)
+    data: Any = data_for(model, 60)
+    good = data_for(model)
+    values = data[0] if isinstance(data, tuple) else data
+    for row in (3, 8, 50, 51, 52, 59):
+        values[row].view(-1)[1] = bad
+    before = weights_of(model)
+    for options, name in (({"train": data}, "train"), ({"train": good, "valid": data}, "valid")):
+        said = rf"^values must be {expected}, but they are not in 6 of the 60 rows of {name}: 3, 8, 50, 51, 52 … \(counted"
+        with pytest.raises(InputError, match=said):
+            qtcore.fit(model, **options, steps=5)
+    assert same(before, weights_of(model))
+    fit(model, good, valid=data, valid_rows=3, steps=1)  # the others are not used
+
+
+def test_labels_that_are_none_are_counted_and_named() -> None:
+    values, labels = data_for(build("GridMRF"))
+    labels[5, 0, 0] = 3
+    with pytest.raises(InputError, match=r"^truth must be a label: .* in 1 of the 12 rows of train: 5 "):
+        fit(build("GridMRF"), (values, labels))
+    seen = torch.ones(values.shape[1:], dtype=torch.bool)
+    seen[0, 0] = False
+    values[:, 0, 0] = torch.nan  # never observed
+    fit(build("GridMRF"), (values, labels.clamp_max(2)), queries=fixed(seen))
+
+
+def test_queries_of_ones_own_may_leave_out_what_is_missing() -> None:
+    data = twins()
+    data[::3, 1] = torch.nan
+
+    def queries(values: Tensor, generator: Any = None, truth: Any = None) -> Query:
+        observed = uniform()(values.nan_to_num(), generator).observed & ~values.isnan()
+        return Query(values, observed, ~observed & ~values.isnan())
+
+    fit(build("RBM"), data, queries=queries)
 
 
 def test_a_parameter_that_is_not_finite_is_named() -> None:
