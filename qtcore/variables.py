@@ -17,6 +17,9 @@ from qtcore.errors import InputError
 from qtcore.query import Query
 from qtcore.support.tensors import has_values
 
+LARGEST_TRUTH = 1e12
+"""The largest real number that is scored: the squares of larger ones, or their gradients, may overflow in float32."""
+
 
 @dataclass(frozen=True, eq=False)
 class Variables(ABC):
@@ -78,7 +81,7 @@ class Variables(ABC):
 
     def check_truth(self, query: Query, target: Tensor) -> None:
         """Raise an InputError for a truth that cannot be scored against."""
-        self.check("truth", query.truth, target)
+        self.refuse("truth", target & ~self.valid_truth(query.truth), query.truth, self.expected_truth())
 
     def refuse(self, name: str, bad: Tensor, values: Tensor, expected: str | None = None) -> None:
         """Raise an InputError that names the first bad position, if there is one."""
@@ -123,9 +126,11 @@ class Real(Variables):
     def numbers(self, marginals: Distribution) -> Tensor:
         return torch.stack([marginals.mean, marginals.stddev], -1)
 
-    def check_truth(self, query: Query, target: Tensor) -> None:
-        truth = query.truth
-        self.refuse("truth", target & ~truth.isfinite(), truth, "finite where it is scored")
+    def valid_truth(self, truth: Tensor) -> Tensor:
+        return (truth >= -LARGEST_TRUTH) & (truth <= LARGEST_TRUTH)
+
+    def expected_truth(self) -> str:
+        return f"finite, and at most {LARGEST_TRUTH:g} in size, where it is scored"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +159,17 @@ class Categorical(Variables):
         if values.dim() == where.dim():
             super().check(name, values, where)
             return
-        if name == "truth":
-            raise InputError("truth must be whole numbers [batch, variables]; give it when values are likelihoods.")
         if values.shape[-1] != self.width:
             raise InputError(f"likelihoods must have {self.width} states (padded), not {values.shape[-1]}.")
         padding = torch.arange(self.width, device=values.device) >= self._sizes(values)[:, None]
         possible = values.masked_fill(padding, 0)
         bad = where & ~((values >= 0).all(-1) & (possible.sum(-1) > 0))
         self.refuse(name, bad, values.sum(-1), "likelihoods ≥ 0 that are not all 0")
+
+    def check_truth(self, query: Query, target: Tensor) -> None:
+        if query.truth.dim() > target.dim():
+            raise InputError("truth must be whole numbers [batch, variables]; give it when values are likelihoods.")
+        super().check_truth(query, target)
 
     def columns(self) -> Sequence[str]:
         return tuple(f"p_{state}" for state in range(self.width))
@@ -204,5 +212,4 @@ class Labels(Variables):
     def check_truth(self, query: Query, target: Tensor) -> None:
         if query.given_truth is None:
             raise InputError("a GridMRF is scored against a label image; give it as the query's truth.")
-        truth = query.given_truth
-        self.refuse("truth", target & ~self.valid_truth(truth), truth, self.expected_truth())
+        super().check_truth(query, target)

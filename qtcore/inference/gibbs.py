@@ -14,12 +14,13 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, MixtureSameFamily, Normal
 from torch.nn.functional import pad
 
-from qtcore.errors import InputError
+from qtcore.errors import InputError, NotFiniteError
 from qtcore.evidence import BinaryEvidence, GaussianEvidence
 from qtcore.inference.engine import Answerable, Engine, change_of_marginals
 from qtcore.potentials import BinaryPotentials, GaussianPotentials
 from qtcore.query import Query
 from qtcore.support.progress import progress
+from qtcore.support.tensors import has_values
 
 
 class Kept(NamedTuple):
@@ -208,4 +209,7 @@ class Gibbs(Engine):
         state = self.init(model, query)
         for _ in progress(range(self.sweeps), "Gibbs"):
             state = self._sweep(state)
-        return self.marginals(state)
+        marginals = self.marginals(state)
+        if has_values(marginals.mean) and not bool(marginals.mean.isfinite().all()):
+            raise NotFiniteError(f"{type(model).__name__}: a marginal is not finite; the parameters are too extreme.")
+        return marginals

@@ -40,7 +40,9 @@ def check_rows(name: str, model: Model, rows: Rows, queries: Mask) -> None:
     values, truth = first_rows(rows, 1)
     if type(queries).__call__ is Mask.__call__:  # others may leave out what is missing
         nothing = torch.zeros(values.shape, dtype=torch.bool, device=values.device)
-        model.check(Query(values, nothing, truth=truth).to(model.device))  # shapes and types
+        unseen = Query(values, nothing, truth=truth).to(model.device)
+        model.check(unseen)  # shapes and types
+        model.variables.check_truth(unseen, unseen.observed)  # labels
         _check_numbers(name, model, rows, queries)
     query = queries(values, torch.Generator().manual_seed(0), truth).to(model.device)
     model.check(query)
@@ -55,7 +57,9 @@ def _check_numbers(name: str, model: Model, rows: Rows, queries: Mask) -> None:
         values, truth = (None if part is None else part[start : start + AT_ONCE] for part in rows)
         assert values is not None
         bad = ~variables.valid(values)
-        if truth is not None:  # then values are not read where they are not observed
+        if truth is None:
+            bad_truth += _some(~variables.valid_truth(values), start)
+        else:  # values are not read where they are not observed
             observed = queries.draw(values.shape, draw).to(values.device)
             target = model.target(Query(torch.zeros_like(values), observed))
             bad &= observed

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from qtcore import metrics
-from qtcore.errors import InputError, ModelFileError
+from qtcore.errors import InputError, ModelFileError, NotFiniteError
 from qtcore.inference import BP, Engine, Layer
 from qtcore.models.provenance import Provenance
 from qtcore.potentials import Potentials
@@ -204,7 +204,11 @@ class Model(nn.Module):
     def loss(self, query: Query, n_layers: int | None = None, engine: Engine | None = None) -> Tensor:
         """Cross-entropy in nats, averaged over all targets of the batch (scalar)."""
         losses, target = self.nll(query, n_layers, engine)
-        return losses.sum() / target.sum()
+        loss = losses.sum() / target.sum()
+        if has_values(loss) and not bool(loss.isfinite()):
+            number = float(loss.detach())
+            raise NotFiniteError(f"the loss is {number:g}; the truth is too far from the marginals for this data type.")
+        return loss
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.config().items())

@@ -143,10 +143,12 @@ def test_one_process_may_run_out_of_memory(tmp_path: Path) -> None:
 
 def not_finite_in_one(rank: int, folder: Path) -> None:
     data = torch.randn(11, 4, generator=torch.Generator().manual_seed(0))
-    data[7] = 1e38  # squares of this are infinite: one process meets it, both stop
+    truth = data.clone()
+    data[7] = 3e38  # messages from here overflow: one process meets it, both stop
     told: list[Progress] = []
     with pytest.raises(NotFiniteError) as error:
-        qtcore.fit(build("GaussianRBM", scale=0.1, dtype=torch.float32), data, epochs=2, batch=4, callback=told.append)
+        model = build("GaussianRBM", scale=0.1, dtype=torch.float32)
+        qtcore.fit(model, (data, truth), epochs=2, batch=4, callback=told.append)
     (folder / f"{rank}.json").write_text(json.dumps([str(error.value), len(told)]))
 
 

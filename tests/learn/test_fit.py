@@ -271,9 +271,17 @@ def test_weights_that_explode_are_named_with_step_layer_and_message() -> None:
         fit(GaussianRBM(4, 3, 5), torch.randn(20, 4, generator=rng(0)), learning_rate=1e30)
 
 
+def test_a_loss_that_is_infinite_for_the_marginals_alone() -> None:
+    model = GaussianRBM(4, 3, 5)
+    with torch.no_grad():
+        model.b.fill_(1e25)
+    with pytest.raises(NotFiniteError, match=r"^step 1: the loss is inf, though all messages are finite; it began in the marg"):
+        fit(model, torch.randn(20, 4, generator=rng(0)))
+
+
 def test_a_validation_that_is_not_finite_is_named_too() -> None:
     model = GaussianRBM(4, 3, 5)
-    valid = torch.full((3, 4), 1e30)
+    valid = torch.full((3, 4), 3e38), torch.zeros(3, 4)
     with pytest.raises(NotFiniteError, match=r"^validation after step 2: .* in (layer \d|the marginals)"):
         fit(model, torch.randn(20, 4, generator=rng(0)), valid=valid, validate_every=2)
 

@@ -305,19 +305,20 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite_leaves_the_last_good_state(tmp_path: Path) -> None:
-    """One row is so large that its loss overflows; where it stands in the first epoch follows from the seed."""
+    """One row is so large that its messages overflow; where it stands in the first epoch follows from the seed."""
     data = torch.randn(20, 4, generator=rng(0))
-    data[13] = 1e25
+    truth = data.clone()
+    data[13] = 3e38
     options: dict[str, Any] = {"steps": 10, "batch": 2, "save_every": 1, "folder": tmp_path}
-    with pytest.raises(NotFiniteError, match=r"^step \d+: .* it began in the marginals") as error:
-        qtcore.fit(build("GaussianRBM", scale=0.1, dtype=torch.float32), data, **options)
+    with pytest.raises(NotFiniteError, match=r"^step \d+: .* is not finite in layer") as error:
+        qtcore.fit(build("GaussianRBM", scale=0.1, dtype=torch.float32), (data, truth), **options)
     step = int(str(error.value).split(":")[0].removeprefix("step "))
     assert_whole(tmp_path)
     tensors, numbers = state(tmp_path)
     assert numbers["step"] == step - 1
     assert all(tensor.isfinite().all() for tensor in tensors.values())
     data[13] = 0.0
-    model = qtcore.fit(build("GaussianRBM", scale=0.1, dtype=torch.float32), data, resume=True, **options)
+    model = qtcore.fit(build("GaussianRBM", scale=0.1, dtype=torch.float32), (data, truth), resume=True, **options)
     assert isinstance(model, GaussianRBM)
     assert state(tmp_path)[1]["step"] == 10
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
-from qtcore.errors import NotFiniteError
+from qtcore import BP, DBM, RBM, GaussianRBM, Gibbs, GridMRF, PairwiseMRF, Query
+from qtcore.errors import InputError, NotFiniteError
 from qtcore.models.base import Model
 
 from .. import oracle as exact
@@ -114,6 +114,48 @@ def test_evidence_against_overwhelming_odds() -> None:
     no_nan(grid, ask(grid, 1, "hard", batch=2))
 
 
+def refused(model: Model, query: Query, **options: Any) -> None:
+    """By every road, with a name instead of NaN."""
+    said = rf"^{type(model).__name__}: potentials and evidence of up to .* are too extreme for float32; give smaller ones"
+    for _ in backends():
+        for call in (model, model.loss, lambda *args, **more: list(model.layers(*args, **more))):
+            with pytest.raises(NotFiniteError, match=said):
+                call(query, **options)
+
+
+@pytest.mark.parametrize("temperature", [1e-36, 1e-38, 1e-42, 1e-45])
+@pytest.mark.parametrize("kind", TEMPERED)
+def test_temperatures_at_which_potentials_overflow_are_refused(kind: str, temperature: float) -> None:
+    """All probabilities were once NaN."""
+    model = extreme(kind, 0, temperature=temperature)
+    query = ask(model, 0, "mixed", batch=2)
+    refused(model, query)
+    model.T.data.fill_(1.0)
+    refused(model, query, engine=BP(temperature=temperature))
+    no_nan(extreme(kind, 0, temperature=1e-20), query)
+    assert answer(model(query, engine=BP(temperature=1e-50))).equal(answer(model(query, engine=BP(temperature=0))))
+
+
+@pytest.mark.parametrize("size", [3e38, float("inf"), float("nan")])
+@pytest.mark.parametrize("kind", TEMPERED)
+def test_weights_that_overflow_are_refused(kind: str, size: float) -> None:
+    for name in learnable(extreme(kind, 0)):
+        model = extreme(kind, 0)
+        model.get_parameter(name).data.view(-1)[0] = -size
+        query = ask(model, 0, "mixed", batch=2)
+        refused(model, query)
+        refused(model, query, engine=BP(temperature=0.0))
+        refused(model, query, engine=BP(damping=0.2))
+    no_nan(extreme(kind, 0, 1e30), query)
+
+
+@pytest.mark.parametrize("kind", ["RBM", "DBM"])
+def test_gibbs_sampling_with_weights_that_overflow(kind: str) -> None:
+    model = extreme(kind, 0, 3e38)
+    with pytest.raises(NotFiniteError, match="a marginal is not finite; the parameters are too extreme"):
+        model(ask(model, 0, "mixed", batch=2), engine=Gibbs(sweeps=50))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Right as well, where the answer is known
 
@@ -171,6 +213,24 @@ def test_gaussian_pixels_of_1000(seed: int) -> None:
     model.b.data.mul_(100)
     query = ask(model, seed, "mixed", batch=2)
     no_nan(model, Query(SIZE * query.values, query.observed, query.target, SIZE * query.truth))
+
+
+@pytest.mark.parametrize("size", [1e13, 1e18, 1e30, 3e38])
+def test_a_truth_whose_square_overflows_is_refused(size: float) -> None:
+    """The loss was once infinite, or its gradients NaN."""
+    model = GaussianRBM(5, 4, dtype=F32)
+    unseen, scored = torch.zeros(2, 5, dtype=torch.bool), torch.ones(2, 5, dtype=torch.bool)
+    with pytest.raises(InputError, match=r"truth must be finite, and at most 1e\+12 in size, where it is scored, but at"):
+        model.loss(Query(torch.zeros(2, 5), unseen, scored, torch.full((2, 5), size)))
+    no_nan(model, Query(torch.zeros(2, 5), unseen, scored, torch.full((2, 5), -1e12)))
+
+
+def test_an_infinite_loss_is_named() -> None:
+    model = GaussianRBM(5, 4, dtype=F32)
+    with torch.no_grad():
+        model.b.fill_(1e25)
+    with pytest.raises(NotFiniteError, match="the loss is inf; the truth is too far from the marginals"):
+        model.loss(Query(torch.zeros(2, 5), torch.zeros(2, 5, dtype=torch.bool)))
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e8, 1e15, 1e19, 1e30, 3e38])

@@ -15,7 +15,7 @@ from torch.nn.functional import pad, softplus
 from qtcore import kernels
 from qtcore.evidence import HARD_LOGIT, BinaryEvidence
 from qtcore.inference.bp.compact import compact
-from qtcore.inference.bp.passing import Choices, Passing, damp
+from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.inference.bp.torch_compile import with_torch_compile
 from qtcore.inference.engine import Layer
 from qtcore.potentials import BinaryPotentials
@@ -168,6 +168,7 @@ class BinaryPassing(Passing):
         assert choices.T is not None
         self.T, self.choices, self.potentials = choices.T, choices, potentials
         self.W, self.c_v, self.c_h = (tensor / self.T for tensor in (potentials.W, potentials.c_v, potentials.c_h))
+        check_size(choices, self.W, self.c_v, self.c_h)
         extra = self.W.shape[1] - evidence.soft.shape[1]
         soft, hard = (pad(tensor, (0, extra)) if extra else tensor for tensor in evidence)
         self.evidence = BinaryEvidence(soft / self.T, hard)

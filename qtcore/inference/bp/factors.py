@@ -15,7 +15,7 @@ from torch.distributions import Distribution
 from torch.nn.functional import pad
 
 from qtcore.inference.bp import categorical
-from qtcore.inference.bp.passing import Choices, Passing, damp
+from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.potentials import FactorPotentials
 
 Messages = tuple[tuple[Tensor, ...], ...]
@@ -64,6 +64,7 @@ class FactorPassing(Passing):
             (tables if used is None else tables[used]) / self.T
             for used, tables in zip(self.where.tables, potentials.tables, strict=True)
         ]
+        check_size(choices, self.unary, *self.tables)
         self.mild = [categorical.is_mild(table) for table in self.tables]
         self.evidence = evidence
         self.scaled_evidence = categorical.scale(evidence, 1 / self.T)

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from qtcore import kernels
 from qtcore.inference.bp import categorical
-from qtcore.inference.bp.passing import Choices, Passing, damp
+from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.inference.bp.torch_compile import with_torch_compile
 from qtcore.inference.engine import Layer
 from qtcore.potentials import DIRECTIONS, GridPotentials
@@ -43,6 +43,7 @@ class GridPassing(Passing):
         assert choices.T is not None
         self.T, self.choices, self.potentials, self.evidence = choices.T, choices, potentials, evidence
         self.potential = potentials.by_direction() / self.T
+        check_size(choices, self.potential)
         self.mild = categorical.is_mild(self.potential)
 
     @cached_property

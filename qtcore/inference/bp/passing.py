@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from qtcore.errors import NotFiniteError
+from qtcore.evidence import HARD_LOGIT
 from qtcore.inference.engine import Layer
 from qtcore.support.tensors import has_values
 
@@ -92,6 +93,25 @@ class Passing(ABC):
     def trace(self, n_layers: int) -> Iterator[Layer] | None:
         """All layers for display, by a fast path; None if there is none."""
         return None
+
+
+ROOM = 1e-8
+"""Potentials in units of T may reach this share of the largest number: sums over neighbours and over rows need the rest."""
+
+
+def check_size(choices: Choices, *potentials: Tensor) -> None:
+    """Raise a NotFiniteError if sums of these potentials and of evidence, all in units of T, may overflow."""
+    assert choices.T is not None
+    if not has_values(choices.T, *potentials):
+        return
+    T, dtype = choices.T.detach(), potentials[0].dtype
+    sizes = [potential.detach().abs().amax() for potential in potentials if potential.numel()]
+    largest = float(torch.stack([*sizes, (HARD_LOGIT / T).to(sizes[0])]).amax())
+    if not largest <= ROOM * torch.finfo(dtype).max:  # NaN too
+        raise NotFiniteError(
+            f"{choices.owner}: potentials and evidence of up to {largest:.3g}, in units of the temperature {float(T):g}, are "
+            f"too extreme for {str(dtype).removeprefix('torch.')}; give smaller ones, or another temperature (0: max-product)."
+        )
 
 
 def check_finite(owner: str, name: str, layer: int, *tensors: Tensor) -> None:
