@@ -116,18 +116,20 @@ def fit(
     engine = engine or model.engine
     if not engine.differentiable:
         raise InputError(f"{type(engine).__name__} has no gradients to train with; give another engine, such as qtcore.BP().")
-    keeper = None
     if folder is not None:
         model.saved_engine()  # now rather than when the first model is saved
-        keeper = Run(Path(folder), resume, main_process())
-        keeper.write_config(config or {"settings": asdict(settings)})
     pairs = pair(train), None if valid is None else pair(valid)
-    training = _Training(model, *pairs, queries or model.queries(), settings, keeper, engine)
+    training = _Training(model, *pairs, queries or model.queries(), settings, engine)
     try:
+        if folder is not None:
+            training.keeper = Run(Path(folder), resume, main_process())
+            training.keeper.write_config(config or {"settings": asdict(settings)})
         if resume:
             training.restore()
         return training.run(callback)
     finally:
+        if training.keeper is not None:
+            training.keeper.close()
         del training.loss  # a traceback would keep it alive, and with it the process group and its threads
 
 
@@ -150,7 +152,6 @@ class _Training:
         valid: Rows | None,
         queries: Mask,
         settings: Settings,
-        keeper: Run | None,
         engine: Engine,
     ) -> None:
         self.model, self.settings, self.engine = model, settings, engine
@@ -175,7 +176,7 @@ class _Training:
         self.best_tensors: dict[str, Tensor] | None = None
         self.last_valid: float | None = None
         self.chunk = self._first_chunk()
-        self.keeper = keeper
+        self.keeper: Run | None = None
 
     # ------------------------------------------------------------------ the loop
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import weakref
+from collections.abc import Callable
 from dataclasses import fields
 from itertools import count
 from pathlib import Path
@@ -18,20 +20,30 @@ from qtcore.models.base import Model
 from qtcore.models.files import load
 from qtcore.support.files import write_atomically
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
 STATE, BEST, LOG, CONFIG = "state.safetensors", "best.safetensors", "log.jsonl", "config.json"
 DEFAULTS = {field.name: field.default for field in fields(Settings)}
 """What a run was begun with if its configuration is older than a setting."""
 
 
 class Run:
-    """Keeps a training run in a folder. Only the `main` process of a distributed run writes."""
+    """Keeps a training run in a folder, which is locked until `close`. Only the `main` process of a distributed run writes."""
 
     def __init__(self, folder: Path, resume: bool, main: bool = True) -> None:
         self.folder, self.main = folder, main
+        self.close: Callable[[], object] = lambda: None
+        """Lets others train in this folder."""
         if not main:
             return
         self.check(folder, resume)
         folder.mkdir(parents=True, exist_ok=True)
+        if fcntl is not None:
+            self.close = weakref.finalize(self, os.close, _lock(folder))
+        self.check(folder, resume)  # again: another training may have ended in between
         for name in (STATE, BEST, LOG, CONFIG):  # left by a process that was killed while writing
             for temporary in folder.glob(f".{name}.*.tmp"):
                 temporary.unlink(missing_ok=True)
@@ -114,6 +126,19 @@ class Run:
         except ModelFileError:
             return False
         return True
+
+
+def _lock(folder: Path) -> int:
+    """Lock a folder for as long as the file descriptor that is returned is open: no longer than this process lives."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise InputError(f"another training is running in {folder}; wait for its end, or give another folder.") from error
+    except OSError:  # a file system without locks
+        pass
+    return handle
 
 
 def device(name: str) -> torch.device:

@@ -31,7 +31,7 @@ def training(model: Model, data: Any, queries: Mask | None = None, **changes: An
     """A run that has not begun, to be looked into."""
     values, truth = data if isinstance(data, tuple) else (data, None)
     settings = Settings(**({"steps": 10, "batch": 5, "learning_rate": 0.01} | changes))
-    return _Training(model, (values, truth), None, queries or model.queries(), settings, None, model.engine)
+    return _Training(model, (values, truth), None, queries or model.queries(), settings, model.engine)
 
 
 def gradients(model: Model, data: Any, queries: Mask | None = None, **changes: Any) -> dict[str, Tensor]:

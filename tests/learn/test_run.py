@@ -3,6 +3,8 @@
 import errno
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from safetensors.torch import load_file, save_file
 import qtcore
 from qtcore import RBM, GaussianRBM
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
+from qtcore.learn import run
 from qtcore.learn.query_training import Progress
 from qtcore.learn.run import BEST, CONFIG, LOG, STATE, Run, device
 from qtcore.models.provenance import Provenance
@@ -73,6 +76,56 @@ def test_without_a_config_the_settings_are_kept(tmp_path: Path) -> None:
 def test_without_validation_there_is_no_best_model(tmp_path: Path) -> None:
     qtcore.fit(build("RBM"), twins(), folder=tmp_path, **OPTIONS)
     assert {path.name for path in tmp_path.iterdir()} == FILES - {BEST}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One training at a time
+
+SLOW = """
+import sys, qtcore, torch
+qtcore.fit(qtcore.RBM(4, 3), torch.zeros(20, 4), folder=sys.argv[1], steps=10**9, save_every=1,
+           callback=lambda progress: print(progress.step, flush=True))
+"""
+
+
+def test_a_second_training_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    """Each once wrote over the other's state; what the first one left by being killed can be continued."""
+    folder = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", SLOW, folder], stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"1\n"
+        with pytest.raises(InputError, match=r"another training is running in .*run; wait for its end, or give another folder"):
+            qtcore.fit(RBM(4, 3), torch.zeros(20, 4), folder=folder, resume=True, **OPTIONS)
+        Run(folder, resume=True, main=False)  # another process of the same run
+        first.kill()
+    qtcore.fit(RBM(4, 3), torch.zeros(20, 4), folder=folder, resume=True, callback=lambda _: True, steps=10**9)
+
+
+def test_a_folder_is_free_again_when_a_training_ends_or_fails(tmp_path: Path) -> None:
+    crash(tmp_path, 5)
+    fit(tmp_path, resume=True)
+    fit(tmp_path, resume=True)
+    keeper = Run(tmp_path, resume=True)
+    with pytest.raises(InputError, match="another training is running"):
+        fit(tmp_path, resume=True)
+    del keeper
+    fit(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("missing", ["flock", "fcntl"])
+def test_a_system_without_locks(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(*((run.fcntl, "flock", flock) if missing == "flock" else (run, "fcntl", None)))
+    fit(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+def test_data_that_are_refused_leave_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="0, 1 or in between"):
+        qtcore.fit(build("RBM"), 2 * torch.ones(5, 4), folder=tmp_path / "run", steps=1)
+    assert not (tmp_path / "run").exists()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
