@@ -117,7 +117,8 @@ def fit(
     if not engine.differentiable:
         raise InputError(f"{type(engine).__name__} has no gradients to train with; give another engine, such as qtcore.BP().")
     if folder is not None:
-        model.saved_engine()  # now rather than when the first model is saved
+        model.check_data_format()  # now rather than when the first model is saved
+        model.saved_engine()
     pairs = pair(train), None if valid is None else pair(valid)
     training = _Training(model, *pairs, queries or model.queries(), settings, engine)
     try:

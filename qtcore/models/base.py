@@ -1,6 +1,7 @@
 """The base class of all models: interface, query checks, shortcuts to the engine."""
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,9 +28,6 @@ STATISTICS = "statistics."  # prefix of preprocessing tensors in a file, next to
 
 ENGINE_OPTIONS = ("n_layers", "damping", "temperature", "schedule", "until", "at_most")
 """The options of `BP` that a file may hold; torch.compile is up to the machine that loads it."""
-
-MAX_LAYERS = 10**6
-"""The largest number of layers in a file: a damaged one should not keep anybody waiting for hours."""
 
 DTYPES = (torch.float32, torch.float64)
 """What parameters may be: float16 ends at 65504, and sums of messages in bfloat16 have two digits."""
@@ -140,6 +138,11 @@ class Model(nn.Module):
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
 
+    @property
+    def size(self) -> int:
+        """The number of visible variables."""
+        return math.prod(size for size in self.variables.shape if size is not None)
+
     def check(self, query: Query) -> None:
         """Raise an InputError if the query does not fit this model."""
         if not isinstance(query, Query):
@@ -213,13 +216,19 @@ class Model(nn.Module):
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.config().items())
 
+    def check_data_format(self) -> None:
+        """Raise an InputError if `image_shape` or `statistics` are those of other variables."""
+        if self.image_shape is not None and math.prod(self.image_shape) != self.size:
+            raise InputError(f"the image_shape {tuple(self.image_shape)} does not have the {self.size} variables of the model.")
+        for name, value in self.statistics.items():
+            if (shape := list(torch.as_tensor(value).shape)) not in ([], [1], [self.size]):
+                raise InputError(f"the statistic {name!r} has the shape {shape}, not [] or [{self.size}] as the variables.")
+
     def saved_engine(self) -> dict[str, Any] | None:
         """The options of the model's own engine as a file holds them, None if `config` says it all; raise an InputError for
         an engine that a file cannot hold."""
         if type(self.engine) is not BP:
             raise InputError(f"a file cannot hold the engine {self.engine}; set model.engine = qtcore.BP(…) first.")
-        if self.n_layers > MAX_LAYERS:
-            raise InputError(f"a file can hold at most {MAX_LAYERS} layers, not {self.n_layers}.")
         with torch.device("meta"):
             default = type(self)(**self.config()).engine
         if replace(self.engine, torch_compile=False) == default:
@@ -229,6 +238,7 @@ class Model(nn.Module):
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write parameters, configuration, engine and preprocessing statistics as one safetensors file."""
+        self.check_data_format()
         engine = self.saved_engine()
         tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in self.state_dict().items()}
         tensors |= {

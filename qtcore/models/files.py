@@ -2,16 +2,17 @@
 
 import json
 import os
+import reprlib
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
-from qtcore.errors import ModelFileError, UnknownNameError, nearest
+from qtcore.errors import InputError, ModelFileError, UnknownNameError, nearest
 from qtcore.inference import BP
 from qtcore.inference.bp import SCHEDULES
-from qtcore.models.base import ENGINE_OPTIONS, FORMAT, FORMAT_VERSION, MAX_LAYERS, STATISTICS, Model
+from qtcore.models.base import ENGINE_OPTIONS, FORMAT, FORMAT_VERSION, STATISTICS, Model
 from qtcore.models.provenance import Provenance
 
 
@@ -80,17 +81,10 @@ def _read(path: Path, device: "torch.device | str") -> Model:
         if kind is None:
             raise ModelFileError(f"{path} holds a model of the unknown kind {name!r}.")
         try:
-            config, record = dict(about["config"]), dict(about["notes"])
-            image_shape = _image_shape(record.pop("image_shape", None))
-            provenance = Provenance.from_dict(record)
-            with torch.device("meta"):  # shapes only, so that a small file cannot cause a huge allocation
-                empty = kind(**config)
-            empty.engine = _engine(about.get("engine")) or empty.engine
-            if empty.n_layers > MAX_LAYERS:
-                raise ValueError(f"it has {empty.n_layers} layers, more than {MAX_LAYERS}")
-            expected = {key: tuple(tensor.shape) for key, tensor in empty.state_dict().items()}
+            empty = _empty(kind, about)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, for sizes that overflow
             raise ModelFileError(f"{path} has a configuration that {kind.__name__} does not understand ({error}).") from error
+        expected = {key: tuple(tensor.shape) for key, tensor in empty.state_dict().items()}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     statistics = {name.removeprefix(STATISTICS): tensors.pop(name) for name in list(tensors) if name.startswith(STATISTICS)}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -105,17 +99,39 @@ def _read(path: Path, device: "torch.device | str") -> Model:
             raise ModelFileError(f"{path} holds numbers in {name} that are not finite.")
         if tensor.dtype != tensors[next(iter(expected))].dtype:
             raise ModelFileError(f"{path} holds numbers of different types; {name} is {tensor.dtype}.")
+    empty.statistics = statistics
+    try:
+        empty.check_data_format()
+    except InputError as error:
+        raise ModelFileError(f"{path} does not fit its own configuration: {error}") from error
     with torch.random.fork_rng(devices=[]), torch.device(device):  # the random initial weights are overwritten below
-        model = kind(**config)
+        model = kind(**about["config"])
     learned = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     model.load_state_dict(tensors, assign=True)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(learned[name])
-    model.engine = empty.engine
-    model.statistics = statistics
-    model.provenance = provenance
-    model.image_shape = image_shape or model.image_shape
+    model.engine, model.provenance = empty.engine, empty.provenance
+    model.statistics, model.image_shape = empty.statistics, empty.image_shape
     return model
+
+
+def _empty(kind: type[Model], about: dict[str, Any]) -> Model:
+    """The described model without numbers; raise a ValueError (or what its constructor raises) for anything that `Model.save`
+    does not write."""
+    config, record = dict(about["config"]), dict(about["notes"])
+    image_shape = _image_shape(record.pop("image_shape", None))
+    provenance = Provenance.from_dict(record)
+    for name in config.keys() & {"device", "dtype"}:
+        raise ValueError(f"its configuration has the unknown option {name!r}")
+    with torch.device("meta"):  # shapes only, so that a small file cannot cause a huge allocation
+        empty = kind(**config)
+    written = json.loads(json.dumps(empty.config()))
+    for name, value in config.items():
+        if name not in written or value != written[name]:
+            raise ValueError(f"its configuration has the {name} {reprlib.repr(value)}")
+    empty.engine = _engine(about.get("engine")) or empty.engine
+    empty.provenance, empty.image_shape = provenance, image_shape or empty.image_shape
+    return empty
 
 
 def _engine(stored: Any) -> BP | None:
@@ -135,7 +151,6 @@ def _image_shape(stored: Any) -> tuple[int, int] | None:
     """Height and width as stored in a file."""
     if stored is None or stored == []:
         return None
-    height, width = stored
-    if not all(isinstance(side, int) and side > 0 for side in (height, width)):
-        raise ValueError(f"its image shape is {stored!r}")
-    return height, width
+    if not (isinstance(stored, list) and len(stored) == 2 and all(type(side) is int and side > 0 for side in stored)):
+        raise ValueError(f"its image shape is {reprlib.repr(stored)}")
+    return stored[0], stored[1]

@@ -19,6 +19,9 @@ LABELS = ("CONTOUR", "OUT", "IN")
 KINDS = ("vertical", "horizontal", "diagonal", "antidiagonal")
 """The four tables, in the order of `qtcore.potentials.DIRECTIONS`."""
 
+MAX_PIXELS = 10**8
+"""The largest image; messages of a larger one would fit in no memory."""
+
 MIN_EMISSION = 1e-30
 """No pixel rules out a label by itself: evidence that contradicts all labels would have no answer."""
 
@@ -60,6 +63,8 @@ class GridMRF(TemperedModel):
         super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
         positive("height", height)
         positive("width", width)
+        if height * width > MAX_PIXELS:
+            raise InputError(f"an image of {height}×{width} pixels is too large; give at most {MAX_PIXELS} pixels.")
         self.height, self.width = height, width
         try:
             self.clones = tuple(int(count) for count in clones)
@@ -67,6 +72,8 @@ class GridMRF(TemperedModel):
             raise InputError(f"clones must be three whole numbers, not {clones!r}.") from error
         if len(self.clones) != len(LABELS) or min(self.clones) < 1:
             raise InputError(f"clones must give at least one state to each of {', '.join(LABELS)}, not {list(self.clones)}.")
+        if not isinstance(local_evidence, bool):
+            raise InputError(f"local_evidence must be True or False, not {local_evidence!r}.")
         self.local_evidence = local_evidence
         self.variables, self.image_shape = Labels((None, None), LABELS), (height, width)
         states = sum(self.clones)
@@ -85,6 +92,11 @@ class GridMRF(TemperedModel):
             "local_evidence": self.local_evidence,
         }
         return sizes | self._tempered_config()
+
+    @property
+    def size(self) -> int:
+        """The number of pixels of an image of the model's own size."""
+        return self.height * self.width
 
     def target(self, query: Query) -> Tensor:
         """Every pixel by default: evidence (the pixel's reading) and target (its label) are different things."""

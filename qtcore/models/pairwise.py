@@ -17,6 +17,9 @@ from qtcore.variables import Categorical
 INITIAL_POTENTIAL = 0.1
 """Standard deviation of the initial log-potentials: not 0, or the states of hidden variables would stay identical."""
 
+MAX_PADDED = 2**26
+"""Variables times states of the largest one, the size of an answer: its indices take eight bytes each."""
+
 
 class PairwiseMRF(TemperedModel):
     """p(x) ∝ exp(Σ_i unary[i][x_i] + Σ_{e=(i,j)} pairwise[e][x_i, x_j]) on any graph, with any numbers of states.
@@ -71,6 +74,11 @@ class PairwiseMRF(TemperedModel):
         count = len(self.n_states)
         if count == 0 or min(self.n_states) < 1:
             raise InputError(f"n_states must give each variable at least one state, not {list(self.n_states)}.")
+        if count * max(self.n_states) > MAX_PADDED:
+            raise InputError(
+                f"{count} variables with up to {max(self.n_states)} states are too many: answers have as many states for each, "
+                f"and may have {MAX_PADDED} in all."
+            )
         pairs = set()
         for i, j in self.edges:
             if not (0 <= i < count and 0 <= j < count) or i == j:

@@ -146,8 +146,8 @@ def not_finite_in_one(rank: int, folder: Path) -> None:
     truth = data.clone()
     data[7] = 3e38  # messages from here overflow: one process meets it, both stop
     told: list[Progress] = []
+    model = build("GaussianRBM", scale=0.1, dtype=torch.float32)
     with pytest.raises(NotFiniteError) as error:
-        model = build("GaussianRBM", scale=0.1, dtype=torch.float32)
         qtcore.fit(model, (data, truth), epochs=2, batch=4, callback=told.append)
     (folder / f"{rank}.json").write_text(json.dumps([str(error.value), len(told)]))
 

@@ -333,6 +333,7 @@ COMMON: list[tuple[dict[str, Any], str]] = [
     ({"n_layers": -1}, "n_layers must be a whole number ≥ 0, not -1"),
     ({"n_layers": 2.0}, "n_layers must be a whole number"),
     ({"n_layers": None}, "n_layers must be a whole number"),
+    ({"n_layers": 10**12}, "n_layers must be at most 1000000, not 1000000000000"),
     ({"damping": 1.0}, r"damping must lie in \[0, 1\), not 1.0; 0 means none"),
     ({"damping": -0.1}, "damping must lie in"),
     ({"damping": NAN}, "damping must lie in"),

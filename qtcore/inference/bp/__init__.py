@@ -37,6 +37,9 @@ SCHEDULES = tuple(sorted({schedule for kind in PASSING.values() for schedule in 
 DEFAULT_LAYERS = 10
 """Number of layers for a model whose own engine is not BP."""
 
+MAX_LAYERS = 10**6
+"""The largest number of layers: a slip of the hand, or a damaged file, should not keep anybody waiting for hours."""
+
 
 class State(NamedTuple):
     """What the next layer needs."""
@@ -193,6 +196,8 @@ def _passing_of(potentials: Potentials) -> type[Passing]:
 
 
 def check_layer_count(name: str, n: int | None) -> None:
-    """Raise an InputError unless n is None or a whole number ≥ 0."""
+    """Raise an InputError unless n is None or a whole number from 0 to `MAX_LAYERS`."""
     if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 0):
         raise InputError(f"{name} must be a whole number ≥ 0, not {n!r}.")
+    if n is not None and n > MAX_LAYERS:
+        raise InputError(f"{name} must be at most {MAX_LAYERS}, not {n}.")
