@@ -17,8 +17,10 @@ from qtcore.support.tensors import has_values, shape_text
 
 __all__ = ["Mask", "Query", "fixed", "mixture", "one_target", "patches", "uniform"]
 
-DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-DTYPES += (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+DTYPES = (
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+)
 """What values, weights and truth may be: torch does not even compare numbers of the other types."""
 
 
