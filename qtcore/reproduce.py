@@ -1,6 +1,6 @@
 """Every number of the paper's tables, by one command.
 
-    python -m qtcore.reproduce all --evaluate-only             the tables from the shipped models (half an hour)
+    python -m qtcore.reproduce all --evaluate-only             the tables from the shipped models
     python -m qtcore.reproduce table1 --datasets adult dna --methods qt --seeds 3
     python -m qtcore.reproduce frey --budget quick             a quick end-to-end run
     python -m qtcore.reproduce depth --evaluate-only           the score of every shipped model over the depth
