@@ -16,6 +16,13 @@ def has_values(*tensors: Tensor) -> bool:
     return not any(tensor.is_meta or isinstance(tensor, FakeTensor) or is_batched(tensor) for tensor in tensors)
 
 
+def numbers(*scalars: Tensor) -> list[float]:
+    """Their values; a device is waited for once."""
+    if all(scalar.is_cpu for scalar in scalars):
+        return [float(scalar) for scalar in scalars]
+    return torch.stack([scalar.to(scalars[-1]) for scalar in scalars]).tolist()
+
+
 def normal(
     *shape: int, scale: float = 1.0, device: "torch.device | str | None" = None, dtype: torch.dtype | None = None
 ) -> Tensor:

@@ -124,11 +124,17 @@ def show(logits: Tensor, evidence: BinaryEvidence) -> Tensor:
 
 
 def visible_beliefs(
-    W: Tensor, c_v: Tensor, c_h: Tensor, evidence: BinaryEvidence, n_layers: int, torch_compile: bool = False
+    W: Tensor,
+    c_v: Tensor,
+    c_h: Tensor,
+    evidence: BinaryEvidence,
+    n_layers: int,
+    torch_compile: bool = False,
+    largest_weight: float | None = None,
 ) -> Tensor:
     """Logits of the visible variables [B, V] after N layers at T = 1 without damping, with no unnecessary work.
 
-    Skipped is what cannot matter: messages into a clamped variable are never read, those out of it are the constants ±w;
+    `largest_weight` is the size of the largest, if the caller knows it already. Skipped is what cannot matter: messages into a clamped variable are never read, those out of it are the constants ±w;
     and on a bipartite graph with a parallel schedule the result depends only on M_VH(N), M_HV(N−1), M_VH(N−2), …, that is
     on one direction per layer.
     """
@@ -137,7 +143,9 @@ def visible_beliefs(
     bias, hidden_bias = places.gather(unary), c_h + evidence.hard @ W.T
     if n_layers == 0 or bias.shape[1] == 0:
         return unary
-    if kernels.usable(W, bias, hidden_bias, c_h) and float(W.detach().abs().max()) <= kernels.LARGEST_WEIGHT:
+    if largest_weight is None:
+        largest_weight = float(W.detach().abs().max())
+    if largest_weight <= kernels.LARGEST_WEIGHT and kernels.usable(W, bias, hidden_bias, c_h):
         belief = kernels.binary_layers(W.T, bias, hidden_bias, c_h, places.index, places.count, n_layers)
         return places.put(unary, belief)
     weights = places.columns(W)
@@ -168,7 +176,8 @@ class BinaryPassing(Passing):
         assert choices.T is not None
         self.T, self.choices, self.potentials = choices.T, choices, potentials
         self.W, self.c_v, self.c_h = (tensor / self.T for tensor in (potentials.W, potentials.c_v, potentials.c_h))
-        check_size(choices, self.W, self.c_v, self.c_h)
+        (low, high), *_ = check_size(choices, self.W, self.c_v, self.c_h)
+        self.largest_weight = max(-low, high)
         extra = self.W.shape[1] - evidence.soft.shape[1]
         soft, hard = (pad(tensor, (0, extra)) if extra else tensor for tensor in evidence)
         self.evidence = BinaryEvidence(soft / self.T, hard)
@@ -204,7 +213,7 @@ class BinaryPassing(Passing):
     def after(self, n_layers: int) -> Distribution:
         if self.choices.sums and not self.choices.damping:
             parameters = self.W, self.c_v, self.c_h, self.evidence
-            return self._visible(visible_beliefs(*parameters, n_layers, self.choices.torch_compile))
+            return self._visible(visible_beliefs(*parameters, n_layers, self.choices.torch_compile, self.largest_weight))
         if n_layers and self._both_ways_native():
             return self._visible(kernels.binary_damped(*self._both_ways(), n_layers, self.choices.damping))
         return super().after(n_layers)
@@ -222,8 +231,8 @@ class BinaryPassing(Passing):
         return self.W.T, self.evidence.soft + self.c_v, self.c_h, self.evidence.hard
 
     def _both_ways_native(self) -> bool:
-        usable = self.choices.sums and kernels.usable(*self._both_ways())
-        return usable and float(self.W.detach().abs().max()) <= kernels.LARGEST_WEIGHT
+        mild = self.choices.sums and self.largest_weight <= kernels.LARGEST_WEIGHT
+        return mild and kernels.usable(*self._both_ways())
 
     def trace(self, n_layers: int) -> Iterator[Layer] | None:
         return self._trace(n_layers) if n_layers and self._both_ways_native() else None

@@ -14,6 +14,7 @@ from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.inference.bp.torch_compile import with_torch_compile
 from qtcore.inference.engine import Layer
 from qtcore.potentials import DIRECTIONS, GridPotentials
+from qtcore.support.tensors import is_batched
 
 
 def one_layer(message: Tensor, potential: Tensor, evidence: Tensor, sums: bool, mild: bool, damping: float) -> Tensor:
@@ -43,8 +44,8 @@ class GridPassing(Passing):
         assert choices.T is not None
         self.T, self.choices, self.potentials, self.evidence = choices.T, choices, potentials, evidence
         self.potential = potentials.by_direction() / self.T
-        check_size(choices, self.potential)
-        self.mild = categorical.is_mild(self.potential)
+        ((low, high),) = check_size(choices, self.potential)
+        self.mild = high - low <= categorical.MATRIX_PRODUCT_RANGE and not is_batched(self.potential)
 
     @cached_property
     def state_evidence(self) -> Tensor:

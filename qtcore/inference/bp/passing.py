@@ -1,5 +1,6 @@
 """Message passing: what all kinds of graphs have in common."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from torch.distributions import Distribution
 from qtcore.errors import NotFiniteError
 from qtcore.evidence import HARD_LOGIT
 from qtcore.inference.engine import Layer
-from qtcore.support.tensors import has_values
+from qtcore.support.tensors import has_values, numbers
 
 
 @dataclass(frozen=True)
@@ -99,19 +100,22 @@ ROOM = 1e-8
 """Potentials in units of T may reach this share of the largest number: sums over neighbours and over rows need the rest."""
 
 
-def check_size(choices: Choices, *potentials: Tensor) -> None:
-    """Raise a NotFiniteError if sums of these potentials and of evidence, all in units of T, may overflow."""
+def check_size(choices: Choices, *potentials: Tensor) -> list[tuple[float, float]]:
+    """The smallest and the largest entry of each of these potentials, all in units of T; a NotFiniteError if sums of them and
+    of evidence may overflow. Zeros where there are no values to look at."""
     assert choices.T is not None
     if not has_values(choices.T, *potentials):
-        return
-    T, dtype = choices.T.detach(), potentials[0].dtype
-    sizes = [potential.detach().abs().amax() for potential in potentials if potential.numel()]
-    largest = float(torch.stack([*sizes, (HARD_LOGIT / T).to(sizes[0])]).amax())
-    if not largest <= ROOM * torch.finfo(dtype).max:  # NaN too
+        return [(0.0, 0.0)] * len(potentials)
+    ends = [end for potential in potentials if potential.numel() for end in potential.detach().aminmax()]
+    T, *values = numbers(choices.T.detach(), *ends)
+    size, dtype = max(HARD_LOGIT / T if T else math.inf, *map(abs, values)), potentials[0].dtype
+    if not size <= ROOM * torch.finfo(dtype).max or any(map(math.isnan, values)):
         raise NotFiniteError(
-            f"{choices.owner}: potentials and evidence of up to {largest:.3g}, in units of the temperature {float(T):g}, are "
+            f"{choices.owner}: potentials and evidence of up to {size:.3g}, in units of the temperature {T:g}, are "
             f"too extreme for {str(dtype).removeprefix('torch.')}; give smaller ones, or another temperature (0: max-product)."
         )
+    pairs = zip(values[::2], values[1::2], strict=True)
+    return [next(pairs) if potential.numel() else (0.0, 0.0) for potential in potentials]
 
 
 def check_finite(owner: str, name: str, layer: int, *tensors: Tensor) -> None:
