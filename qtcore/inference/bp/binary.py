@@ -134,9 +134,9 @@ def visible_beliefs(
 ) -> Tensor:
     """Logits of the visible variables [B, V] after N layers at T = 1 without damping, with no unnecessary work.
 
-    `largest_weight` is the size of the largest, if the caller knows it already. Skipped is what cannot matter: messages into a clamped variable are never read, those out of it are the constants ±w;
+    Skipped is what cannot matter: messages into a clamped variable are never read, those out of it are the constants ±w;
     and on a bipartite graph with a parallel schedule the result depends only on M_VH(N), M_HV(N−1), M_VH(N−2), …, that is
-    on one direction per layer.
+    on one direction per layer. `largest_weight` is the size of the largest, if the caller knows it already.
     """
     places = compact(evidence.hard == 0)
     unary = evidence.soft + c_v
