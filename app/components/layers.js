@@ -47,6 +47,23 @@ function valueAt(data, run, layer, name, i) {
   return channel.low + byte / 255 * (channel.high - channel.low)
 }
 
+// Pictures that differ in much of their area must not follow each other more than three times a second (WCAG 2.3.1).
+const CALM = 1000 / 3, CLEARLY = 26, MUCH = 0.2 // milliseconds; a tenth of the range of a byte; the share of such pixels
+function bytesAt(data, run, layer, name) {
+  const pixels = data.height * data.width, at = (Math.min(layer, run.count - 1) * data.channels.length + data.index[name]) * pixels
+  return run.bytes.subarray(at, at + pixels)
+}
+function flashes(before, layer, after, next, names) { // from a layer of one blob to a layer of the same or of another
+  if (before.height !== after.height || before.width !== after.width) return true
+  return before.runs.some((run, r) => names.some((name) => {
+    if (!after.runs[r] || !(name in before.index && name in after.index)) return true
+    const one = bytesAt(before, run, layer, name), other = bytesAt(after, after.runs[r], next, name)
+    let count = 0
+    for (let i = 0; i < one.length; i++) count += Math.abs(one[i] - other[i]) > CLEARLY
+    return count > MUCH * one.length
+  }))
+}
+
 // The curve of one quantity over the layers, with its value at the cursor beside the title, or beside the name of each run.
 function curve({spec, heading, body}, data, deck, width) {
   const series = data.runs.map((run, r) => {
@@ -64,17 +81,20 @@ function panel(spec) {
   return {spec, heading, body, block: node("div", {class: "chart"}, heading, body)}
 }
 
-// `shown()` is the parsed blob, `draw()` draws it at the cursor; `model.layer` is the cursor (-1: the last layer there is).
-function makeDeck(model, shown, draw, ...extras) {
+// `shown()` is the parsed blob, `draw()` draws it at the cursor, `flash(layer)` says whether the step to the next layer is one that
+// the eye should be spared at more than three times a second; `model.layer` is the cursor (-1: the last layer there is).
+const SPEEDS = [1, 2, 5, 10, 20, 40], SECONDS = 5 // layers per second; how long all of them take unless somebody chooses a speed
+function makeDeck(model, shown, draw, flash, ...extras) {
   let follow = model.layer < 0, cursor = Math.max(model.layer, 0), goal = 0
   const last = () => shown() ? Math.max(...shown().runs.map((run) => run.count)) - 1 : 0
   const total = () => shown() ? Math.max(...shown().runs.map((run) => run.total)) : 0
   const slider = node("input", {type: "range", min: 0, max: 1, value: 1, "aria-label": "layer"})
   const where = node("span", {class: "where"})
   const speed = node("select", {"aria-label": "speed", title: "Layers per second"},
-    ...[2, 5, 10, 20, 40].map((rate) => node("option", {value: rate, text: `${rate}/s`})))
-  speed.value = "10"
-  const clock = makeClock({at: () => cursor, last, put, move, wait: () => 1000 / Number(speed.value)})
+    ...SPEEDS.map((rate) => node("option", {value: rate, text: `${rate}/s`})))
+  let chosen = false
+  speed.addEventListener("change", () => { chosen = true })
+  const clock = makeClock({at: () => cursor, last, put, move, wait: () => Math.max(1000 / Number(speed.value), flash(cursor) ? CALM : 0)})
   const controls = node("div", {class: "controls"},
     button("first", "Back to layer 0 (Home)", () => move(0), true), button("back", "One layer back (←)", () => move(cursor - 1), true),
     clock.face, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
@@ -95,6 +115,7 @@ function makeDeck(model, shown, draw, ...extras) {
     else cursor = Math.min(clock.running ? cursor : goal, last())
   }
   function show(root) { // the state of the deck, for the eye and for tests
+    if (!chosen) speed.value = String(SPEEDS.findLast((rate) => rate * SECONDS <= total()) ?? SPEEDS[0])
     slider.max = String(total()); slider.value = String(clock.running || follow ? cursor : goal); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
     where.textContent = `layer ${cursor} / ${total()}`
     root.dataset.layer = String(cursor); root.dataset.seq = String(shown().seq); root.dataset.done = String(last() >= total())
@@ -104,5 +125,5 @@ function makeDeck(model, shown, draw, ...extras) {
   model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
   model.on("remove", clock.stop)
   if (shown()) aim(follow ? Infinity : model.layer)
-  return {controls, keys: clock.key, total, last, move, arrived, show, get cursor() { return cursor }}
+  return {controls, keys: clock.key, total, last, move, arrived, show, get cursor() { return cursor }, get follows() { return follow }}
 }

@@ -9,7 +9,7 @@ export function render({model, el}) {
   let pixel = Array.isArray(model.pixel) && model.pixel.length === 2 ? model.pixel : null
   const root = node("div", {class: "qt player", tabindex: -1})
   const maps = node("div", {class: "maps", tabindex: 0, role: "application", "aria-label": "Maps: arrow keys choose the pixel to look at"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
-  const deck = makeDeck(model, () => data, draw,
+  const deck = makeDeck(model, () => data, draw, (layer) => flashes(data, layer, data, layer + 1, coloured()),
     button("image", "Save this layer as PNG", () => want("png")),
     node("button", {type: "button", text: "GIF", title: "Save all layers as GIF", "aria-label": "Save all layers as GIF", "data-name": "gif", onclick: () => want("gif")}))
   const strip = node("div", {class: "strip", role: "group", "aria-label": "some of the layers"}), badge = node("span", {class: "badge", role: "status"})
@@ -19,6 +19,7 @@ export function render({model, el}) {
   let pictures = [], panels = [], chartWidth = 220
 
   const views = () => model.views.filter((view) => data && view.channel in data.index)
+  const coloured = () => [...new Set(views().flatMap((view) => ["labels", "clones"].includes(view.map) ? ["contour", "in"] : [view.channel]))]
   const dark = () => root.classList.toggle("dark", isDark(el))
   const value = (run, layer, name, i) => valueAt(data, run, layer, name, i)
 
@@ -245,14 +246,28 @@ export function render({model, el}) {
     event.preventDefault()
   })
 
-  model.on("frames", () => {
-    const next = parse(model.frames)
+  // Layers that arrive. While the last one is followed, the old answer stays until the new one is there, unless what arrives
+  // looks much the same or takes long; and from one picture to one that is quite different it takes a third of a second.
+  let began = {seq: -1, at: 0}, flashed = -CALM, later = null
+  function arrive() {
+    const next = parse(model.frames), now = performance.now()
+    clearTimeout(later)
     if (!next || (data && next.seq < data.seq)) return
+    if (next.seq !== began.seq) began = {seq: next.seq, at: now}
+    if (data && deck.follows) {
+      const count = Math.max(...next.runs.map((run) => run.count)), complete = next.runs.every((run) => run.count > run.total)
+      if (flashes(data, deck.cursor, next, count - 1, coloured())) {
+        if (!complete && now - began.at < CALM) return
+        if (now - flashed < CALM) { later = setTimeout(arrive, flashed + CALM - now); return }
+        flashed = now
+      }
+    }
     data = next
     deck.arrived()
     draw(); makeStrip(); markStrip()
     window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: deck.last() + 1, done: deck.last() >= deck.total(), at: performance.now()}}))
-  })
+  }
+  model.on("frames", arrive); model.on("remove", () => clearTimeout(later))
   model.on("pixel", () => { pixel = model.pixel.length === 2 ? model.pixel : null; if (data) { marks(); drawCharts() } })
   model.on("views", () => { draw(); if (data) makeStrip() }); model.on("charts", draw)
   model.on("file", save)

@@ -10,7 +10,7 @@ export function render({model, el}) {
   const V = model.names.length
   let data = parse(model.frames), roles = new Uint8Array(V), runs = 0
   const root = node("div", {class: "qt player record", tabindex: -1})
-  const deck = makeDeck(model, () => data, draw)
+  const deck = makeDeck(model, () => data, draw, () => false)
   const rows = node("div", {class: "rows"}), charts = node("div", {class: "charts"}), readout = node("div", {class: "readout", role: "status"})
   const key = (role, text, words) => node("span", {}, node("i", {class: "role", "data-role": role, text}), words)
   const legend = node("div", {class: "keys"}, key("known", "1", "known"), key("asked", "?", "asked and scored"), key("unknown", "–", "unknown"),

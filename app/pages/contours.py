@@ -41,6 +41,8 @@ DEPTH = 30
 LAYERS = (5, 60)
 """Other numbers of layers to compare with."""
 N_SHOWN = 10
+OPENS_WITH = 5
+"""The digit that a page opens with: found, but not within a few layers."""
 SEED = 4  # of the glyphs in the gallery
 MAX_MADE = 200
 """Noisy digits to remember for undo; the painter can undo 100 strokes."""
@@ -218,7 +220,7 @@ class ContoursPage(PicturePage):
         for digits in self.digits:
             if digits.key == key and number.isdecimal() and int(number) < len(digits.labels):
                 return self.pick(key, int(number))
-        return self.pick(self.digits[0].key, min(2, len(self.digits[0].labels) - 1))
+        return self.pick(self.digits[0].key, min(OPENS_WITH, len(self.digits[0].labels) - 1))
 
     def on_stroke(self) -> None:
         """Refresh; a canvas that no noise has made is the user's drawing."""

@@ -189,41 +189,42 @@ class Engine(ABC):
 
 def with_periods(layers: Iterable[Layer]) -> Iterator[Layer]:
     """The same layers, each with the `period` of its beliefs in `info`."""
-    earlier: deque[list[Tensor]] = deque(maxlen=MAX_PERIOD)  # the latest first
+    earlier: deque[Tensor] = deque(maxlen=MAX_PERIOD)  # the latest first
     for layer in layers:
         if not has_values(layer.residual):  # nothing moves in shapes alone
             yield layer
             continue
         beliefs = _expectations(layer.marginals, layer.hidden)
-        period = _period(beliefs, earlier)
+        period = _period(beliefs, tuple(earlier))
         earlier.appendleft(beliefs)
         yield dataclasses.replace(layer, info={**layer.info, "period": period})
 
 
-def _period(beliefs: list[Tensor], earlier: Iterable[list[Tensor]]) -> Tensor:
+def _period(beliefs: Tensor, earlier: tuple[Tensor, ...]) -> Tensor:
     """How many layers before each sample's beliefs were the same [B]; 0 if they were not."""
-    period = torch.zeros(len(beliefs[0]), dtype=torch.long, device=beliefs[0].device)
-    for lag, before in enumerate(earlier, 1):
-        same = torch.stack([_farthest(now, then) <= AT_REST for now, then in zip(beliefs, before, strict=True)]).all(0)
-        period = period.where((period > 0) | ~same, lag)
-    return period
+    count = len(earlier)
+    if not count:
+        return torch.zeros(len(beliefs), dtype=torch.long, device=beliefs.device)
+    same = _farthest(torch.stack(earlier), beliefs) <= AT_REST  # [layers back, B]
+    nearest = (same * torch.arange(count, 0, -1, device=same.device)[:, None]).amax(0)  # the larger, the fewer layers back
+    return torch.where(nearest > 0, count + 1 - nearest, 0)
 
 
 def change_of_marginals(before: Sequence[Distribution], after: Sequence[Distribution]) -> Tensor:
     """The largest change of a probability or a mean [B]."""
-    both = zip(_expectations(*before), _expectations(*after), strict=True)
-    return torch.stack([_farthest(old, new) for old, new in both]).amax(0)
+    return _farthest(_expectations(*before), _expectations(*after))
 
 
-def _expectations(*marginals: Distribution) -> list[Tensor]:
-    """Probabilities or means [B, …] of each."""
-    return [(each.probs if isinstance(each, Categorical) else each.mean).detach() for each in marginals]
+def _expectations(*marginals: Distribution) -> Tensor:
+    """All their probabilities or means [B, …]."""
+    values = [each.probs if isinstance(each, Categorical) else each.mean for each in marginals]
+    return torch.cat([value.detach().flatten(1) for value in values], 1)
 
 
 def _farthest(one: Tensor, other: Tensor) -> Tensor:
-    """The largest difference in each sample [B]; 0 where there are no variables."""
-    difference = (one - other).abs().flatten(1)
-    return difference.amax(1) if difference.shape[1] else difference.sum(1)
+    """The largest difference in each sample [..., B]; 0 where there are no variables."""
+    difference = (one - other).abs()
+    return difference.amax(-1) if difference.shape[-1] else difference.sum(-1)
 
 
 def named(name: str, **choices: Any) -> Engine:

@@ -1,6 +1,6 @@
 """A browser, the served app, and pages that tolerate neither errors, here or in the server, nor requests off this machine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from tests.app.server import COMPLAINT, Server, served
 from . import chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, BrowserType, Page
 
 FLAGS = [
     "--headless",
@@ -41,21 +41,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.ui)
 
 
+Launcher = tuple["BrowserType", dict[str, Any]]
+
+
 @pytest.fixture(scope="session")
-def browser() -> "Iterator[Browser]":
-    """One headless Chromium for all tests of a worker, or a skip that says what is missing."""
+def launcher() -> Iterator[Launcher]:
+    """A headless Chromium that can be launched with these options, or a skip that says what is missing."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = chromium.find()
     if path is None:
         pytest.skip("no Chromium on this machine (see tests/ui/chromium.py)")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
+        yield playwright.chromium, {"executable_path": path, "args": FLAGS}
 
 
 @pytest.fixture(scope="session")
-def app_server(browser: "Browser") -> Iterator[Server]:
+def browser(launcher: Launcher) -> "Iterator[Browser]":
+    """A browser whose windows share nothing, one for all tests of a worker."""
+    chromium, options = launcher
+    browser = chromium.launch(**options)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def app_server(launcher: Launcher) -> Iterator[Server]:
     """The app as `make app` serves it, one server for all tests of a worker; none where there is no browser."""
     with served() as server:
         yield server
@@ -86,24 +96,26 @@ def contexts(browser: "Browser", app_url: str) -> Iterator[Contexts]:
 
 
 @pytest.fixture(scope="session")
-def shared(browser: "Browser") -> "Iterator[Watched]":
-    """A window for all tests of a worker that need none of their own: what it has fetched and compiled stays in its cache."""
-    window = Watched(browser)
-    yield window
-    window.context.close()
+def shared(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Watched]":
+    """A window for all tests of a worker that need none of their own, of a browser with a folder: what it has fetched and
+    compiled is kept there, and a page opens in two thirds of the time."""
+    chromium, options = launcher
+    context = chromium.launch_persistent_context(tmp_path_factory.mktemp("browser"), viewport=WINDOW, **options)
+    yield Watched(context)
+    context.close()
 
 
 @pytest.fixture
 def page(shared: "Watched", app_url: str) -> "Iterator[Page]":
     """The page that the test before left (`helpers.open_page` goes to another address in it, which takes a fifth of the time
-    of opening one); the test fails at its end if the page logged an error or asked for anything off localhost, and then, or
-    if it may have changed the window, the next test gets another page."""
-    (*_, page) = shared.context.pages or [shared.context.new_page()]
-    kept = False
+    of opening one); the test fails at its end if the page logged an error or asked for anything off localhost, and then
+    the next test gets another page."""
+    (page, *_) = shared.pages or [shared.context.new_page()]
+    kept: list[Page] = []
     try:
         yield page
         shared.check()
-        kept = len(shared.context.pages) == 1
+        kept = [page]
     finally:
         shared.clear(kept)
 
@@ -111,25 +123,29 @@ def page(shared: "Watched", app_url: str) -> "Iterator[Page]":
 @pytest.fixture
 def own_page(shared: "Watched", app_url: str) -> "Iterator[Page]":
     """A page for one test alone, which may change the window, the theme or the connection."""
-    shared.clear()
+    others = shared.pages
     try:
         yield shared.context.new_page()
         shared.check()
     finally:
-        shared.clear()
+        shared.clear(others)
 
 
 class Watched:
     """A window of the browser, and what its pages complained of."""
 
-    def __init__(self, browser: "Browser", **options: Any) -> None:
-        self.complaints: list[str] = []
-        self.context = browser.new_context(**({"viewport": WINDOW} | options))
+    def __init__(self, context: "BrowserContext") -> None:
+        self.context, self.complaints = context, list[str]()
+        self._first = context.pages  # a browser with a folder opens with a page, and ends with its last one
         self.context.set_default_timeout(MILLISECONDS_TO_WAIT)
         self.context.on("request", lambda request: self._asked_for(request.url))
         self.context.on("page", lambda page: page.on("websocket", lambda websocket: self._asked_for(websocket.url)))
         self.context.on("weberror", lambda error: self.complaints.append(f"uncaught error: {error.error}"))
         self.context.on("console", self._said)
+
+    @property
+    def pages(self) -> "list[Page]":
+        return [page for page in self.context.pages if page not in self._first]
 
     def _asked_for(self, url: str) -> None:
         address = urlparse(url)
@@ -142,14 +158,15 @@ class Watched:
 
     def check(self) -> None:
         """Its pages must have logged no error and asked for nothing off localhost."""
-        for page in self.context.pages:  # what a page said until now arrives before its answer
+        for page in self.pages:  # what a page said until now arrives before its answer
             page.evaluate("0")
         assert not self.complaints, "\n".join(self.complaints)
 
-    def clear(self, keep_page: bool = False) -> None:
-        """As new, but for the cache, and for the page if it may stay."""
-        for page in [] if keep_page else self.context.pages:
-            page.close()
+    def clear(self, kept: "Sequence[Page]" = ()) -> None:
+        """As new, but for the cache, and for pages that may stay."""
+        for page in self.pages:
+            if page not in kept:
+                page.close()
         self.context.clear_cookies()
         self.context.clear_permissions()
         self.complaints.clear()
@@ -161,7 +178,7 @@ def watched(browser: "Browser") -> Iterator[Contexts]:
     opened: list[Watched] = []
 
     def new_context(**options: Any) -> "BrowserContext":
-        opened.append(Watched(browser, **options))
+        opened.append(Watched(browser.new_context(**({"viewport": WINDOW} | options))))
         return opened[-1].context
 
     try:

@@ -80,9 +80,10 @@ def test_tabs_change_the_address_and_keep_each_page(page: "Page", app_url: str) 
     wait_until(page, lambda: state(page).page == "faces" and state(page).mask == mask)
 
 
-def test_back_and_forward_go_through_the_pages(page: "Page", app_url: str) -> None:
+def test_back_and_forward_go_through_the_pages(own_page: "Page", app_url: str) -> None:
     """What is done on a page changes its address, but only another page is a step in the browser's history; going back shows
     what was there."""
+    page = own_page  # with a history of its own: there are no more than 50 steps
     open_page(page, app_url, "?image=dream-2")
     length = page.evaluate("history.length")
     page.get_by_role("button", name="mouth").click()
