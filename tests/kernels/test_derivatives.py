@@ -31,9 +31,9 @@ class Loss(torch.nn.Module):
         return self.model.loss(query)
 
 
-def problem(kind: str, n: int = 3) -> tuple[Callable[[dict[str, Tensor]], Tensor], dict[str, Tensor]]:
+def problem(kind: str, **options: Any) -> tuple[Callable[[dict[str, Tensor]], Tensor], dict[str, Tensor]]:
     """The loss as a function of the parameters, and the parameters."""
-    model = build(kind, 1, n_layers=n, scale=0.7)
+    model = build(kind, 1, scale=0.7, **{"n_layers": 3} | options)
     query = ask(model, 2, "mixed", batch=2)
     module = Loss(model)
     parameters = {f"model.{name}": tensor.detach().clone() for name, tensor in learnable(model).items()}
@@ -45,13 +45,13 @@ def gradient(loss: Callable[..., Tensor], parameters: dict[str, Tensor]) -> dict
     return dict(zip(leaves, torch.autograd.grad(loss(leaves), list(leaves.values())), strict=True))
 
 
-@kinds
+@pytest.mark.parametrize("kind", KINDS)
 @backends
-@pytest.mark.parametrize("n", [2, 3])
-def test_second_derivatives_of_the_loss(kind: str, backend: Any, n: int) -> None:
+@pytest.mark.parametrize("options", [{"n_layers": 2}, {}, {"damping": 0.3}, {"temperature": 0.7}], ids=str)
+def test_second_derivatives_of_the_loss(kind: str, backend: Any, options: dict[str, Any]) -> None:
     """Hessian times a vector, against central differences of the gradient. (It was once refused on plain torch, and wrong
     without a word on kernels.)"""
-    loss, parameters = problem(kind, n)
+    loss, parameters = problem(kind, **options)
     direction = {name: normal(k, *tensor.shape) for k, (name, tensor) in enumerate(parameters.items())}
     with kernels.use(backend):
         leaves = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
