@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import torch
 
@@ -27,15 +27,24 @@ def share(batch: int, work: Work, least: int = 1) -> int:
     return len(parts)
 
 
-def run(parts: Sequence[Part], work: Work) -> None:
-    """Call work(first, last, thread) for each part, at the same time.
+def run(parts: Sequence[Part], work: Work, stop: Callable[[], None] | None = None) -> None:
+    """Call work(first, last, thread) for each part, at the same time. An error is raised when all are done.
 
-    The first part is the caller's own, so that a single sample needs no other thread. An error is raised when all are done.
+    The first part is the caller's own, so that a single sample needs no other thread. But Python tells only the main thread
+    of a signal such as Ctrl-C, and only between two of its own instructions: when work is so long that there is a way to
+    `stop` it, the main thread leaves all parts to others and waits.
     """
-    own, *others = parts
-    waiting = [_start(work, part) for part in others]
+    waits = stop is not None and threading.current_thread() is threading.main_thread()
+    waiting = [_start(work, part) for part in (parts if waits else parts[1:])]
     try:
-        work(*own)
+        if waits:
+            wait(waiting)
+        else:
+            work(*parts[0])
+    except BaseException:
+        if stop is not None:
+            stop()
+        raise
     finally:
         errors = [future.exception() for future in waiting]  # nobody may still write when this returns
     for error in errors:

@@ -26,6 +26,7 @@ typedef struct {
     real *d_start, *d_W;                   /* added to, one for each thread: [threads, units], [threads, V, H] */
     real *scratch;                         /* [threads, scratch_size] */
     integer scratch_size;
+    volatile integer stop; /* not 0 when the caller wants no answer any more */
 } binary_task;
 
 EXPORT const field binary_layout[] = {
@@ -36,7 +37,7 @@ EXPORT const field binary_layout[] = {
     FIELD(binary_task, states), FIELD(binary_task, beliefs), FIELD(binary_task, d_bias),
     FIELD(binary_task, d_hidden_bias),
     FIELD(binary_task, d_start), FIELD(binary_task, d_W), FIELD(binary_task, scratch), FIELD(binary_task, scratch_size),
-    END(binary_task)};
+    FIELD(binary_task, stop), END(binary_task)};
 
 static integer longer_side(const binary_task *t) { return t->hidden > t->columns ? t->hidden : t->columns; }
 static int to_visible(const binary_task *t, integer n) { return (t->layers - n) % 2; } /* n counts from 0 */
@@ -112,6 +113,7 @@ EXPORT int binary_forward(const binary_task *t, integer first, integer last, int
         if (to_visible(t, 0)) copy_padded(sender, t->start, t->units, H);
         else memcpy(sender, bias, sizeof(real) * n_free);
         for (integer n = 0; n < N; n++) {
+            if (t->stop) return STOPPED;
             const int visible = to_visible(t, n);
             const integer senders = visible ? H : n_free;
             real *o = t->states ? t->states + (b * N + n) * J * H : own;
@@ -184,6 +186,7 @@ EXPORT int binary_backward(const binary_task *t, integer first, integer last, in
         memset(g, 0, sizeof(real) * n_free * H);
         memcpy(receiver, d_bias, sizeof(real) * n_free);
         for (integer n = N - 1; n >= 0; n--) {
+            if (t->stop) return STOPPED;
             const int visible = to_visible(t, n);
             const integer senders = visible ? H : n_free;
             const real *e = n ? t->states + (b * N + n - 1) * J * H : ones;

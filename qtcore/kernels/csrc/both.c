@@ -22,6 +22,7 @@ typedef struct {
     real *d_hidden_bias, *d_W;           /* added to, one for each thread: [threads, H], [threads, V, H] */
     real *scratch;                       /* [threads, scratch_size] */
     integer scratch_size;
+    volatile integer stop; /* not 0 when the caller wants no answer any more */
 } both_task;
 
 EXPORT const field both_layout[] = {
@@ -30,7 +31,8 @@ EXPORT const field both_layout[] = {
     FIELD(both_task, hard), FIELD(both_task, hidden_bias), FIELD(both_task, total), FIELD(both_task, states),
     FIELD(both_task, visible), FIELD(both_task, beliefs), FIELD(both_task, residual), FIELD(both_task, d_bias),
     FIELD(both_task, d_hidden_bias), FIELD(both_task, d_W), FIELD(both_task, scratch),
-    FIELD(both_task, scratch_size), END(both_task)};
+    FIELD(both_task, scratch_size),
+    FIELD(both_task, stop), END(both_task)};
 
 EXPORT integer both_forward_scratch(const both_task *t) {
     return 2 * t->rows * t->hidden + 3 * (t->rows + t->hidden) + t->hidden;
@@ -108,6 +110,7 @@ EXPORT int both_forward(const both_task *t, integer first, integer last, integer
         memset(to_hidden, 0, sizeof(real) * 2 * size); /* all messages start at 0 */
         believe(t, b, to_hidden, to_visible, &s);
         for (integer n = 0; n < N; n++) {
+            if (t->stop) return STOPPED;
             one_layer(t, b, &s, to_hidden, to_visible, changes);
             believe(t, b, to_hidden, to_visible, &s);
             if (t->states) memcpy(t->states + (b * N + n) * 2 * size, to_hidden, sizeof(real) * 2 * size);
@@ -185,6 +188,7 @@ EXPORT int both_backward(const both_task *t, integer first, integer last, intege
         for (integer v = 0; v < V; v++)
             for (integer h = 0; h < H; h++) g_down[v * H + h] = t->d_bias[b * V + v];
         for (integer n = N - 1; n >= 0; n--) {
+            if (t->stop) return STOPPED;
             const real *before = n ? t->states + (b * N + n - 1) * 2 * size : NULL;
             const real *to_hidden = n ? before : zeros, *to_visible = n ? before + size : zeros;
             believe(t, b, to_hidden, to_visible, &s);

@@ -9,7 +9,8 @@
    and handles the samples first … last−1, so that several threads can share a batch. Gradients of shared parameters go
    to one accumulator per thread. Nothing is allocated here: a kernel says how much scratch memory it needs (…_scratch,
    in numbers per thread), and its caller puts it into the task. Rows of hidden units and of states are padded to whole
-   vectors. A kernel returns 0, or a fault (below) before it has read anything out of bounds. */
+   vectors. A kernel returns 0, or a fault (below): before it has read anything out of bounds, or between two layers
+   when the task says `stop`. */
 
 #pragma once
 #include <math.h>
@@ -26,7 +27,7 @@ typedef int64_t integer; /* torch's indices */
 #define SIMD _Pragma("GCC ivdep")
 #define EXPORT __attribute__((visibility("default")))
 
-enum fault { BAD_COUNT = 1, BAD_INDEX = 2 }; /* as in ops/shared.py */
+enum fault { BAD_COUNT = 1, BAD_INDEX = 2, STOPPED = 3 }; /* as in ops/shared.py */
 
 /* A task's layout, for build.py to compare with its own: names and offsets of all fields, then NULL and the size. */
 typedef struct {

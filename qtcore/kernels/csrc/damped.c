@@ -22,6 +22,7 @@ typedef struct {
     real *d_hidden_bias, *d_W;               /* added to, one for each thread: [threads, H], [threads, V, H] */
     real *scratch;                           /* [threads, scratch_size] */
     integer scratch_size;
+    volatile integer stop; /* not 0 when the caller wants no answer any more */
 } damped_task;
 
 EXPORT const field damped_layout[] = {
@@ -31,7 +32,8 @@ EXPORT const field damped_layout[] = {
     FIELD(damped_task, is_free), FIELD(damped_task, total_linear), FIELD(damped_task, total_precision),
     FIELD(damped_task, states), FIELD(damped_task, beliefs), FIELD(damped_task, totals), FIELD(damped_task, residual),
     FIELD(damped_task, d_linear), FIELD(damped_task, d_precision), FIELD(damped_task, d_hidden_bias),
-    FIELD(damped_task, d_W), FIELD(damped_task, scratch), FIELD(damped_task, scratch_size), END(damped_task)};
+    FIELD(damped_task, d_W), FIELD(damped_task, scratch), FIELD(damped_task, scratch_size),
+    FIELD(damped_task, stop), END(damped_task)};
 
 EXPORT integer damped_forward_scratch(const damped_task *t) {
     return 3 * t->rows * t->hidden + 2 * (t->rows + t->hidden);
@@ -118,6 +120,7 @@ EXPORT int damped_forward(const damped_task *t, integer first, integer last, int
         start(t, b, state);
         add_up(t, b, state, L, P);
         for (integer n = 0; n < N; n++) {
+            if (t->stop) return STOPPED;
             real *seen = t->residual ? changes : NULL;
             if (seen) memset(seen, 0, sizeof(real) * H);
             send_up(t, L, P, state, state, z, seen);
@@ -244,6 +247,7 @@ EXPORT int damped_backward(const damped_task *t, integer first, integer last, in
         memset(t->d_precision + b * V, 0, sizeof(real) * V);
         start(t, b, s.start);
         for (integer n = N - 1; n >= 0; n--) {
+            if (t->stop) return STOPPED;
             const real *state = n ? t->states + (b * N + n - 1) * 3 * size : s.start;
             s.new_t = t->states + (b * N + n) * 3 * size;
             back_to_state(t, b, &s);

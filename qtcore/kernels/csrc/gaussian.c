@@ -24,6 +24,7 @@ typedef struct {
     real *d_bias, *d_W;                           /* added to: [B, units]; one for each thread [threads, V, H] */
     real *scratch;                                /* [threads, scratch_size] */
     integer scratch_size;
+    volatile integer stop; /* not 0 when the caller wants no answer any more */
 } gaussian_task;
 
 EXPORT const field gaussian_layout[] = {
@@ -35,7 +36,8 @@ EXPORT const field gaussian_layout[] = {
     FIELD(gaussian_task, beliefs), FIELD(gaussian_task, totals), FIELD(gaussian_task, residual),
     FIELD(gaussian_task, floored), FIELD(gaussian_task, d_linear), FIELD(gaussian_task, d_precision),
     FIELD(gaussian_task, d_bias), FIELD(gaussian_task, d_W), FIELD(gaussian_task, scratch),
-    FIELD(gaussian_task, scratch_size), END(gaussian_task)};
+    FIELD(gaussian_task, scratch_size),
+    FIELD(gaussian_task, stop), END(gaussian_task)};
 
 static integer segment_length(const gaussian_task *t) { return (integer)ceil(sqrt((double)t->layers)); }
 
@@ -104,6 +106,7 @@ EXPORT int gaussian_forward(const gaussian_task *t, integer first, integer last,
             P[j] = g2[j] + (real)t->units;
         }
         for (integer n = 0; n < N; n++) {
+            if (t->stop) return STOPPED;
             copy_padded(z, t->hidden_bias + b * t->units, t->units, H);
             for (integer j = 0; j < n_free; j++)
                 floored += send_to_hidden(H, low, t->W + index[j] * H, L[j], P[j], a1 + j * H, a2 + j * H, z);
@@ -179,9 +182,11 @@ EXPORT int gaussian_trace(const gaussian_task *t, integer first, integer last, i
         }
         L0 = L;
         P0 = P;
-        for (integer n = 0; n < N; n++, L0 = L, P0 = P, L += 2 * J, P += 2 * J)
+        for (integer n = 0; n < N; n++, L0 = L, P0 = P, L += 2 * J, P += 2 * J) {
+            if (t->stop) return STOPPED;
             t->residual[b * N + n] =
                 trace_layer(t, b, L0, P0, L, P, t->beliefs + (b * N + n) * H, a1, a2, previous, work);
+        }
     }
     return 0;
 }
@@ -295,10 +300,12 @@ EXPORT int gaussian_backward(const gaussian_task *t, integer first, integer last
         start_messages(t, n_free, s.kept, s.kept + J * H);
         /* into the slot of the next kept layer, in place but for the first step */
         for (integer n = 0; n < (N - 1) / segment * segment; n++) {
+            if (t->stop) return STOPPED;
             real *slot = s.kept + (n / segment + 1) * size;
             remake(t, b, n, n % segment ? slot : slot - size, slot, s.p, s.q);
         }
         for (integer n = N - 1; n >= 0; n--) {
+            if (t->stop) return STOPPED;
             if (n % segment == segment - 1 || n == N - 1) { /* enter a segment from behind: remake its layers */
                 const integer start = n / segment * segment;
                 memcpy(s.part, s.kept + n / segment * size, sizeof(real) * size);

@@ -32,6 +32,7 @@ typedef struct {
                                            one for each thread [threads, 8, S, padded] */
     real *scratch;                      /* [threads, scratch_size] */
     integer scratch_size;
+    volatile integer stop; /* not 0 when the caller wants no answer any more */
 } grid_task;
 
 EXPORT const field grid_layout[] = {
@@ -43,7 +44,8 @@ EXPORT const field grid_layout[] = {
     FIELD(grid_task, scale),
     FIELD(grid_task, slots), FIELD(grid_task, keep), FIELD(grid_task, rounded), FIELD(grid_task, d_labels),
     FIELD(grid_task, d_evidence), FIELD(grid_task, d_potential), FIELD(grid_task, scratch),
-    FIELD(grid_task, scratch_size), END(grid_task)};
+    FIELD(grid_task, scratch_size),
+    FIELD(grid_task, stop), END(grid_task)};
 
 EXPORT integer grid_can_round(void) { return CAN_ROUND; }
 
@@ -314,6 +316,7 @@ EXPORT int grid_forward(const grid_task *t, integer first, integer last, integer
         real *base = t->messages + place * t->slots * size, *scales = t->scale + place * t->slots * 8 * pixels;
         uniform(t, base);
         for (integer n = 0, k = 0; n < t->layers; n++) {
+            if (t->stop) return STOPPED;
             next_layer(t, b, n, base, scales, &scratch);
             if (n + 1 != t->depths[k]) continue;
             image_labels(t, base + (n + 1) % t->slots * size, t->belief_evidence + b * pixels * 3,
@@ -348,6 +351,7 @@ EXPORT int grid_trace(const grid_task *t, integer first, integer last, integer t
     for (integer b = first; b < last; b++) {
         uniform(t, base);
         for (integer n = 0; n < t->layers; n++) {
+            if (t->stop) return STOPPED;
             const integer layer = b * t->layers + n;
             next_layer(t, b, n, base, scales, &scratch);
             const real *old = base + n % t->slots * size, *new = base + (n + 1) % t->slots * size;
@@ -484,6 +488,7 @@ EXPORT int grid_backward(const grid_task *t, integer first, integer last, intege
     for (integer b = first; b < last; b++) {
         memset(scratch.g, 0, sizeof(real) * size);
         for (integer n = t->layers, k = t->n_depths - 1; n > 0; n--) {
+            if (t->stop) return STOPPED;
             if (k >= 0 && n == t->depths[k]) {
                 const real *given = t->d_labels + (b * t->n_depths + k--) * pixels * 3;
                 back_from_labels(t, given, t->messages + (b * t->slots + n) * size, scratch.u, scratch.g);

@@ -27,6 +27,12 @@ FAULTS = {
 }
 """What a kernel returns, as in csrc/common.h."""
 
+STOPPED = 3
+"""What it returns when it was told to stop."""
+
+LONG = 5 * 10**8
+"""Operations of one part of a batch after which Ctrl-C should not have to wait for the rest; see `threads.run`."""
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Operators
@@ -140,23 +146,26 @@ def nothing(like: Tensor) -> Tensor:
     return like.new_empty(0)
 
 
-def call(kernel: str, task: ctypes.Structure, dtype: torch.dtype, parts: Sequence[Part], **fields: "Tensor | None") -> None:
-    """Run a kernel on all parts of a batch, with these tensors in the task (which must outlive the call: they do, here)."""
+def call(kernel: str, task: build.Task, dtype: torch.dtype, parts: Sequence[Part], **fields: "Tensor | None") -> None:
+    """Run a kernel on all parts of a batch, with these tensors in the task."""
     for name, tensor in fields.items():
         setattr(task, name, None if tensor is None else _address(name, tensor))
     code = build.library(dtype).code
     size = getattr(code, f"{kernel}_scratch")(ctypes.byref(task))
     scratch = buffers.lend((len(parts), size), dtype)
-    task.scratch, task.scratch_size = scratch.data_ptr(), size
+    task.scratch, task.scratch_size, task.stop = scratch.data_ptr(), size, 0
     function: Callable[..., int] = getattr(code, kernel)
-    reference = ctypes.byref(task)
 
-    def work(first: int, last: int, thread: int) -> None:
-        fault = function(reference, first, last, thread)
-        if fault:
+    def work(first: int, last: int, thread: int, _memory: Any = (fields, scratch)) -> None:  # outlives whoever works in it
+        fault = function(ctypes.byref(task), first, last, thread)
+        if fault and fault != STOPPED:
             raise InputError(FAULTS[fault])
 
-    run(parts, work)
+    def stop() -> None:
+        task.stop = 1
+
+    first, last, _ = parts[0]
+    run(parts, work, stop if (last - first) * task.operations() > LONG else None)
 
 
 def _address(name: str, tensor: Tensor) -> int:
