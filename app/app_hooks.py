@@ -6,23 +6,19 @@ from typing import Any
 from bokeh.application.application import ServerContext, SessionContext
 from bokeh.document import Document
 from bokeh.server.connection import ServerConnection
+from bokeh.server.tornado import BokehTornado
 from panel.io import document as panel_document
+from panel.io.server import AutoloadJsHandler, DocHandler
+from tornado.httputil import HTTPServerRequest
+from tornado.web import ErrorHandler
 from tornado.websocket import WebSocketClosedError
 
-from app import sessions
+from app import logs, sessions
 
 
 def goodbye(record: logging.LogRecord) -> bool:
     """Whether a record of asyncio is worth logging: one about a window that closed before its picture arrived is not."""
     return not (record.exc_info and isinstance(record.exc_info[1], WebSocketClosedError))
-
-
-def without_content(record: logging.LogRecord) -> bool:
-    """Strip the content from Bokeh's log of a message that it cannot handle: what a stranger sends stays out of our log."""
-    if isinstance(record.args, tuple) and len(record.args) == 2:
-        record.msg, record.args = "a message could not be handled: %s", (type(record.args[1]).__name__,)
-        record.exc_info = None
-    return True
 
 
 def plain_error(connection: ServerConnection, message: Any, text: str) -> Any:
@@ -46,16 +42,45 @@ async def dispatch_all(doc: Document) -> None:
     await _dispatch(doc)
 
 
+DOOR = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>qtcore</title></head>
+<body style="font: 16px sans-serif; margin: 2em"><h1 style="font-size: 24px">Please come back in a few minutes</h1>
+<p>{}</p></body></html>"""
+
+_prepare = DocHandler.prepare
+
+
+async def knock(handler: DocHandler) -> None:
+    """Before a page is made: where there is no place for it, a sentence is sent, which costs next to nothing."""
+    await _prepare(handler)
+    if reason := sessions.refusal(handler.request.remote_ip):
+        handler.set_status(503 if reason == sessions.FULL else 429)
+        handler.set_header("Retry-After", "30")
+        handler.finish(DOOR.format(reason))
+
+
+_find_handler = BokehTornado.find_handler
+
+
+def find_handler(application: BokehTornado, request: HTTPServerRequest, **options: Any) -> Any:
+    """An address with a zero byte is none. (Tornado asks for a file of that name, and fails.)"""
+    if "%00" in request.path or "\0" in request.path:
+        return application.get_handler_delegate(request, ErrorHandler, {"status_code": 404})
+    return _find_handler(application, request, **options)
+
+
 def on_server_loaded(server_context: ServerContext) -> None:
     logging.getLogger("asyncio").addFilter(goodbye)
-    logging.getLogger("bokeh.server.protocol_handler").addFilter(without_content)
+    logs.install()
     ServerConnection.error = plain_error
+    DocHandler.prepare = AutoloadJsHandler.prepare = knock
+    BokehTornado.find_handler = find_handler
     panel_document._dispatch_msgs = dispatch_all
 
 
 def on_session_created(session_context: SessionContext) -> None:
     """Register the session before its page is made; `main.py` shows a polite page when the server is full."""
-    sessions.opened(session_context.id)
+    address = getattr(session_context.request, "remote_ip", None)
+    sessions.opened(session_context.id, address, lambda: session_context.session)
 
 
 def on_session_destroyed(session_context: SessionContext) -> None:

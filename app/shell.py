@@ -10,7 +10,7 @@ import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
-from app import engine
+from app import engine, sessions
 from app.components import Address, Skip
 from app.components.address import THEME
 from app.state import PAGES, State
@@ -167,6 +167,6 @@ def refusal() -> Viewable:
     return window(
         main=[
             pmui.Typography("Please come back in a few minutes", variant="h5", margin=16),
-            pmui.Typography("All places are taken at the moment. Reload this page to try again.", margin=16),
+            pmui.Typography(sessions.FULL, margin=16),
         ],
     )

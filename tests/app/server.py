@@ -1,6 +1,7 @@
 """The served app, in a process of its own, and how to talk to it without a browser."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -9,14 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from tornado.httpclient import HTTPRequest
-from tornado.websocket import WebSocketClientConnection, websocket_connect
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
 from qtcore.support.files import cache_folder
 
@@ -42,7 +43,7 @@ class Server(NamedTuple):
         get(f"{self.url}favicon.ico")
 
 
-@contextmanager
+@contextlib.contextmanager
 def served(options: dict[str, str] | None = None, settings: dict[str, str] | None = None) -> Iterator[Server]:
     """`make app` without make: shipped models and pictures only, whatever data this machine has. The system chooses the
     port: one that we had found free could be somebody else's by now."""
@@ -50,7 +51,7 @@ def served(options: dict[str, str] | None = None, settings: dict[str, str] | Non
     assert limits is not None
     command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", "0", *limits[1].split()]
     command += ["--log-format", "%(asctime)s %(levelname)s %(name)s: %(message)s"]  # so that an error can be told from the rest
-    command += [part for option in (options or {}).items() for part in option]
+    command += [part for option in (options or {}).items() for part in option if part]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}
     with tempfile.TemporaryDirectory() as folder:
         environment |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "QTCORE_CACHE": folder, **(settings or {})}
@@ -60,7 +61,7 @@ def served(options: dict[str, str] | None = None, settings: dict[str, str] | Non
             yield server
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(command: list[str], cwd: Path, environment: dict[str, str], log: Path, address: str) -> Iterator[Server]:
     """A process that logs its address when it listens; it ends with the block."""
     with log.open("wb") as output:
@@ -92,6 +93,16 @@ def get(address: str) -> str:
         return str(answer.read().decode(errors="replace"))
 
 
+def status(address: str, **headers: str) -> tuple[int, str]:
+    """The answer's number and text, whether or not it is an error; headers with _ for -."""
+    request = urllib.request.Request(address, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(errors="replace")
+
+
 async def leave(socket: WebSocketClientConnection) -> None:
     """Close the socket and wait until it is."""
     socket.close()
@@ -99,11 +110,14 @@ async def leave(socket: WebSocketClientConnection) -> None:
         pass
 
 
-async def connect(url: str, query: str = "") -> WebSocketClientConnection:
-    """Get a page as a browser does, and open its socket."""
-    html = await asyncio.to_thread(get, f"{url}app{query}")
-    token = re.search(r'"token":"([^"]+)"', html)
-    assert token is not None
+async def connect(url: str, query: str = "", **headers: str) -> WebSocketClientConnection:
+    """Get a page as a browser does, and open its socket; where all places are taken, when one is free."""
+    deadline = time.monotonic() + PATIENCE
+    while (answer := await asyncio.to_thread(status, f"{url}app{query}", **headers))[0] == 503:
+        assert time.monotonic() < deadline, "there is no place"
+        await asyncio.sleep(0.5)
+    token = re.search(r'"token":"([^"]+)"', answer[1])
+    assert token is not None, answer
     address = url.replace("http", "ws", 1) + "app/ws"
     socket = await websocket_connect(HTTPRequest(address, headers={"Sec-WebSocket-Protocol": f"bokeh, {token[1]}"}))
     first = [await socket.read_message() for _ in range(3)]  # header, metadata, content
@@ -111,15 +125,31 @@ async def connect(url: str, query: str = "") -> WebSocketClientConnection:
     return socket
 
 
-async def provoke(url: str) -> list[str]:
-    """Send a change of a model that does not exist; everything that comes back."""
-    socket = await connect(url)
-    event = {"kind": "ModelChanged", "model": {"id": "nobody"}, "attr": "packet", "new": "SECRET" * 3}
-    for part in ({"msgid": "1", "msgtype": "PATCH-DOC"}, {}, {"events": [event]}):
-        await socket.write_message(json.dumps(part))
-    answer = [str(await asyncio.wait_for(socket.read_message(), PATIENCE)) for _ in range(3)]
+async def say(url: str, *parts: str | bytes, query: str = "") -> list[str]:
+    """Send these parts of a message; what comes back until one message is whole, the socket is closed, or nothing comes."""
+    socket = await connect(url, query)
+    answer: list[str] = []
+    with contextlib.suppress(WebSocketClosedError):
+        for part in parts:
+            await socket.write_message(part, binary=isinstance(part, bytes))
+    while len(answer) < 3:
+        reading = asyncio.ensure_future(socket.read_message())
+        done, _ = await asyncio.wait([reading], timeout=2)
+        if not done:
+            socket.close()
+        if (said := await reading) is None:
+            answer.append(socket.close_reason or "")
+            socket.close()
+            return answer
+        answer.append(str(said))
     await leave(socket)
     return answer
+
+
+async def provoke(url: str) -> list[str]:
+    """Send a change of a model that does not exist; everything that comes back."""
+    event = {"kind": "ModelChanged", "model": {"id": "nobody"}, "attr": "packet", "new": "SECRET" * 3}
+    return await say(url, *map(json.dumps, ({"msgid": "1", "msgtype": "PATCH-DOC"}, {}, {"events": [event]})))
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:

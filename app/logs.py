@@ -1,0 +1,70 @@
+"""The server's log: one line for each thing, nothing that a stranger wrote, and not without end."""
+
+import logging
+import time
+import traceback
+from pathlib import Path
+
+LOGGERS = (
+    "bokeh.protocol",
+    "bokeh.server.contexts",
+    "bokeh.server.protocol_handler",
+    "bokeh.server.views.session_handler",
+    "bokeh.server.views.ws",
+    "tornado.access",
+    "tornado.application",
+    "tornado.general",
+)
+"""Those that log what they were sent: messages, addresses, names of sessions."""
+
+MOST, SECONDS = 20, 60.0
+"""Lines of one kind within so many seconds; the others are counted."""
+
+OURS = Path(__file__).parent
+
+
+class Discreet(logging.Filter):
+    """Leaves of a record what the program itself wrote: the beginning of its sentence, and where an error comes from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[str, list[float]] = {}
+        self._left_out: dict[str, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = _sentence(record)
+        record.msg, record.args, record.exc_info, record.exc_text = kind, None, None, None
+        now = time.monotonic()
+        seen = self._seen[kind] = [when for when in self._seen.get(kind, []) if when > now - SECONDS]
+        if len(seen) >= MOST:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        seen.append(now)
+        if more := self._left_out.pop(kind, 0):
+            record.msg = f"{kind} (and {more} times before)"
+        return True
+
+
+def _sentence(record: logging.LogRecord) -> str:
+    if record.name == "tornado.access" and isinstance(record.args, tuple) and len(record.args) == 3:
+        return f"{record.args[0]} {str(record.args[1]).split(' ')[0]}"  # status and method, without the address
+    text = str(record.msg)
+    for end in ("%", "'", '"', "{", "\n", ":"):
+        text = text.partition(end)[0]
+    error = record.exc_info[1] if record.exc_info else None
+    text = text.strip() or record.name
+    return text if error is None else f"{text}: {type(error).__name__} at {_where(error)}"
+
+
+def _where(error: BaseException) -> str:
+    """The line that raised it, and the last of this app's own that led there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if OURS in Path(frame.filename).parents][-1:]
+    places = dict.fromkeys(f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*frames[-1:], *own))
+    return ", called at ".join(places) or "an unknown place"
+
+
+def install() -> None:
+    discreet = Discreet()
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(discreet)
