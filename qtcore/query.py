@@ -24,20 +24,23 @@ DTYPES = (
 """What values, weights and truth may be: torch does not even compare numbers of the other types."""
 
 
-def _tensor(name: str, data: Any) -> Tensor:
+def real_tensor(name: str, data: Any) -> Tensor:
+    """The data as a tensor of real numbers; raise an InputError if they are none."""
     try:
         tensor = torch.as_tensor(data)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be a tensor of numbers, not {type(data).__name__} ({error}).") from error
     if tensor.is_complex() or tensor.is_quantized:
         raise InputError(f"{name} must hold real numbers, but its dtype is {tensor.dtype}.")
+    if tensor.layout != torch.strided:
+        raise InputError(f"{name} must be a dense tensor, but its layout is {tensor.layout}; use {name}.to_dense().")
     if tensor.dtype not in DTYPES:
         raise InputError(f"{name} cannot be {tensor.dtype}, which torch hardly computes in; use {name}.to(torch.float32).")
     return tensor
 
 
 def _same_shape(name: str, data: Any, observed: Tensor) -> Tensor:
-    tensor = _tensor(name, data)
+    tensor = real_tensor(name, data)
     if tensor.shape != observed.shape:
         raise InputError(f"{name} {shape_text(tensor)} must have the shape of observed, {shape_text(observed)}.")
     if tensor.device != observed.device:
@@ -99,7 +102,7 @@ class Query:
     """The `Variables` that have already checked targets and truth."""
 
     def __init__(self, values: Any, observed: Any, target: Any = None, truth: Any = None) -> None:
-        values, observed = _tensor("values", values), _tensor("observed", observed)
+        values, observed = real_tensor("values", values), real_tensor("observed", observed)
         _check_shape(observed)
         if values.shape[: observed.dim()] != observed.shape or values.dim() > observed.dim() + 1:
             raise InputError(f"values {shape_text(values)} and observed {shape_text(observed)} must have the same shape.")
@@ -356,7 +359,7 @@ def fixed(observed: Tensor | None = None) -> Mask:
     """
     if observed is None:
         return _Everything()
-    return _Fixed(_tensor("observed", observed))
+    return _Fixed(real_tensor("observed", observed))
 
 
 @dataclass(frozen=True, eq=False)

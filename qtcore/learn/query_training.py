@@ -6,10 +6,11 @@ exactly what an uninterrupted one does, and all processes of a distributed run a
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from qtcore.errors import InputError, ModelFileError, NotFiniteError, out_of_memory
+from qtcore.errors import InputError, ModelFileError, NotFiniteError, nearest, out_of_memory
 from qtcore.inference import Engine
 from qtcore.learn.coordinates import Coordinates
 from qtcore.learn.rows import Data, Rows, check_rows, first_rows, pair
@@ -112,6 +113,18 @@ def fit(
         >>> data = (torch.rand(200, 1) < 0.5).float().expand(200, 6).clone()
         >>> model = qtcore.fit(qtcore.RBM(6, 2), data, steps=20, batch=50)
     """
+    for name, value, good, expected in (
+        ("model", model, isinstance(model, Model), "a model, such as qtcore.RBM(…)"),
+        ("queries", queries, queries is None or callable(queries), "a distribution of masks, such as qtcore.query.uniform()"),
+        ("settings", settings, settings is None or isinstance(settings, Settings), "a qtcore.learn.settings.Settings"),
+        ("folder", folder, folder is None or isinstance(folder, str | os.PathLike), "a path"),
+        ("resume", resume, isinstance(resume, bool), "True or False"),
+        ("callback", callback, callback is None or callable(callback), "a function of the progress"),
+        ("config", config, config is None or isinstance(config, dict), "a dictionary"),
+        ("engine", engine, engine is None or isinstance(engine, Engine), "an engine, such as qtcore.BP()"),
+    ):
+        if not good:
+            raise InputError(f"{name} must be {expected}, not {type(value).__name__}.")
     settings = replace(settings or Settings(steps=1000), **_exclusive(changes))
     engine = engine or model.engine
     if not engine.differentiable:
@@ -119,7 +132,7 @@ def fit(
     if folder is not None:
         model.check_data_format()  # now rather than when the first model is saved
         model.saved_engine()
-    pairs = pair(train), None if valid is None else pair(valid)
+    pairs = pair("train", train), None if valid is None else pair("valid", valid)
     training = _Training(model, *pairs, queries or model.queries(), settings, engine)
     try:
         if folder is not None:
@@ -135,7 +148,11 @@ def fit(
 
 
 def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
-    """Either steps or epochs: giving one unsets the other."""
+    """Either steps or epochs: giving one unsets the other; raise an InputError for a setting that there is not."""
+    known = [field.name for field in fields(Settings)]
+    for name in changes:
+        if name not in known:
+            raise InputError(f"there is no setting named {name!r}; {nearest(name, known)}")
     if "steps" in changes and "epochs" not in changes:
         return changes | {"epochs": None}
     if "epochs" in changes and "steps" not in changes:

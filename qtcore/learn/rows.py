@@ -5,7 +5,8 @@ from torch import Tensor
 
 from qtcore.errors import InputError
 from qtcore.models.base import Model
-from qtcore.query import Mask, Query
+from qtcore.query import Mask, Query, real_tensor
+from qtcore.support.tensors import has_values
 
 Data = Tensor | tuple[Tensor, Tensor]
 """Values, or values and truth (the labels of a GridMRF)."""
@@ -19,12 +20,18 @@ NAMED = 5
 """Wrong rows that are named; the others are counted."""
 
 
-def pair(data: Data) -> Rows:
-    """Values and truth, if there is one."""
-    values, truth = data if isinstance(data, tuple) else (data, None)
-    values, truth = torch.as_tensor(values), None if truth is None else torch.as_tensor(truth)
+def pair(name: str, data: Data) -> Rows:
+    """Values and truth, if there is one; raise an InputError if they are no tensors of as many rows."""
+    if isinstance(data, tuple) and len(data) != 2:
+        raise InputError(f"{name} must be values, or values and truth, not {len(data)} things.")
+    given = data if isinstance(data, tuple) else (data, None)
+    values = real_tensor(name, given[0]).detach()
+    truth = None if given[1] is None else real_tensor(f"the truth of {name}", given[1]).detach()
+    for tensor in (values, *([] if truth is None else [truth])):
+        if tensor.dim() < 2 or not has_values(tensor):
+            raise InputError(f"{name} must be rows of numbers [n, …], not {list(tensor.shape)} on {tensor.device}.")
     if len(values) == 0:
-        raise InputError("there are no rows to train on.")
+        raise InputError(f"there are no rows in {name}.")
     if truth is not None and len(truth) != len(values):
         raise InputError(f"{len(values)} rows of values need as many of truth, not {len(truth)}.")
     return values, truth
@@ -44,7 +51,10 @@ def check_rows(name: str, model: Model, rows: Rows, queries: Mask) -> None:
         model.check(unseen)  # shapes and types
         model.variables.check_truth(unseen, unseen.observed)  # labels
         _check_numbers(name, model, rows, queries)
-    query = queries(values, torch.Generator().manual_seed(0), truth).to(model.device)
+    query = queries(values, torch.Generator().manual_seed(0), truth)
+    if not isinstance(query, Query):
+        raise InputError(f"queries must make a qtcore.Query of rows, not {type(query).__name__}; see qtcore.query.uniform.")
+    query = query.to(model.device)
     model.check(query)
     model.variables.check_truth(query, model.target(query))
 

@@ -63,7 +63,11 @@ class Run:
 
     def write_config(self, config: dict[str, Any]) -> None:
         if self.main:
-            write_atomically(self.folder / CONFIG, json.dumps(config, indent=2) + "\n")
+            try:
+                text = json.dumps(config, indent=2)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"config must hold what JSON can: text, numbers, lists and dictionaries ({error}).") from error
+            write_atomically(self.folder / CONFIG, text + "\n")
 
     def log(self, record: dict[str, Any], seconds: float) -> None:
         """Append one line to the log, with the time since the start of the run."""

@@ -17,7 +17,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a value matches a field's annotation: a type, a union of types, or one of several words."""
     if kind is Schedule:
-        return value in get_args(kind)
+        return isinstance(value, str) and value in get_args(kind)
     kinds = get_args(kind) or (kind,)
     return isinstance(value, (*kinds, int) if float in kinds else kinds) and not isinstance(value, bool)
 

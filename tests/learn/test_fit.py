@@ -183,6 +183,73 @@ def test_numpy_arrays_and_whole_numbers_will_do() -> None:
 # What is refused
 
 
+class Odd:
+    """Nothing that anybody expects."""
+
+
+NOT_ROWS: list[Any] = [
+    "rows", b"rows", 3, -1.5, True, {}, {"a": 1}, set(), iter([1]), Odd(), Odd, len, [], [1, 0], ["a", "b"], [[0, 1], [1]],
+    np.array([[1, None, 0, 1]], dtype=object), np.array([["a"] * 4]), np.zeros((5, 4), complex), np.array(3.0),
+    np.zeros((5, 4))[::-1], torch.tensor(1.0), torch.zeros(4), torch.zeros(9, 4).to_sparse(), torch.zeros(9, 4, device="meta"),
+    (), (twins(),), (twins(), twins(), twins()), (None, twins()), (twins(), "labels"), (twins(), torch.zeros(40)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", NOT_ROWS, ids=lambda data: type(data).__name__)
+def test_data_that_are_no_rows_are_refused(data: Any) -> None:
+    for options in ({"train": data}, {"train": twins(), "valid": data}):
+        name = next(reversed(options))
+        with pytest.raises(InputError, match=rf"\b{name}\b") as caught:
+            qtcore.fit(build("RBM"), **options, steps=1)
+        assert str(caught.value).endswith(".")
+
+
+def test_no_data_are_refused() -> None:
+    with pytest.raises(InputError, match="train must be a tensor of numbers, not NoneType"):
+        fit(build("RBM"), None)
+
+
+ARGUMENTS = {
+    "model": "a model, such as qtcore.RBM",
+    "queries": "a distribution of masks, such as qtcore.query.uniform",
+    "settings": "a qtcore.learn.settings.Settings",
+    "folder": "a path",
+    "resume": "True or False",
+    "callback": "a function of the progress",
+    "config": "a dictionary",
+    "engine": "an engine, such as qtcore.BP",
+}
+
+
+@pytest.mark.parametrize("odd", [3, -1, 2.5, [1], np.zeros(3), torch.zeros(3), Odd()], ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_of_another_type_are_refused(name: str, odd: Any) -> None:
+    with pytest.raises(InputError, match=f"^{name} must be {ARGUMENTS[name]}.*, not {type(odd).__name__}\\.$"):
+        qtcore.fit(**({"model": build("RBM"), "train": twins()} | {name: odd}))
+
+
+@pytest.mark.parametrize("odd", [None, "many", [1], np.zeros(3), torch.zeros(3), Odd(), -1], ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize("name", ["batch", "learning_rate", "schedule", "seed", "averaging", "valid_rows"])
+def test_settings_of_another_type_are_refused(name: str, odd: Any) -> None:
+    with pytest.raises(InputError, match=f"^{name} cannot be "):
+        fit(build("RBM"), twins(), **{name: odd})
+
+
+def test_a_setting_that_there_is_not() -> None:
+    with pytest.raises(InputError, match="there is no setting named 'learning_rat'; did you mean learning_rate"):
+        fit(build("RBM"), twins(), learning_rat=0.1)
+
+
+def test_queries_that_make_none() -> None:
+    with pytest.raises(InputError, match=r"queries must make a qtcore.Query of rows, not int"):
+        fit(build("RBM"), twins(), queries=lambda *_: 3)
+
+
+def test_a_config_that_is_no_json(tmp_path: Any) -> None:
+    with pytest.raises(InputError, match="config must hold what JSON can"):
+        fit(build("RBM"), twins(), folder=tmp_path / "run", config={"odd": Odd()})
+
+
 def test_a_distribution_without_targets_is_refused() -> None:
     with pytest.raises(InputError, match="no targets"):
         fit(build("RBM"), twins(), queries=uniform(0.0))
