@@ -1,6 +1,11 @@
 """The interactive app: `make app` serves it, and `app.widget(model)` shows its painter and player in a notebook."""
 
+import signal
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a command, as in qtcore
 
 if TYPE_CHECKING:
     from app.inline import widget

@@ -3,7 +3,9 @@
 import contextlib
 import io
 import itertools
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,7 +24,10 @@ def guarded(main: Callable[[], "int | None"]) -> None:
     Errors that a user can mend (every named error of ours is a ValueError or an OSError) become one line on
     stderr and exit code 2; Ctrl-C becomes exit code 130. Anything else is a bug and keeps its traceback.
     """
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115  (closed)
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by qtcore/__init__.py
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = main()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
