@@ -4,8 +4,13 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a command, as in qtcore
+# As in qtcore.
+if (
+    sys.argv[:1] == ["-m"]
+    and sys.orig_argv[-len(sys.argv)].removeprefix("-m").startswith("app.")
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 if TYPE_CHECKING:
     from app.inline import widget

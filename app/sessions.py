@@ -77,13 +77,11 @@ def refusal(address: str | None) -> str | None:
 
 def _refusal(address: str) -> str | None:
     held = [place.address for place in _places.values() if place.held()]
-    if len(held) >= LIMIT:
-        return FULL
-    if not address:
-        return None
-    if held.count(address) >= max(1, int(SHARE * LIMIT)):
+    if address and held.count(address) >= max(1, int(SHARE * LIMIT)):
         return SHARED
-    return OFTEN if len(_recent(address)) >= OPENS else None
+    if address and len(_recent(address)) >= OPENS:
+        return OFTEN
+    return FULL if len(held) >= LIMIT else None
 
 
 def _recent(address: str) -> deque[float]:

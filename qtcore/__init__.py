@@ -3,8 +3,13 @@
 import signal
 import sys
 
-if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # A command: until `qtcore.support.cli.guarded` is there, Ctrl-C ends it without the traceback of an import.
+# Until `qtcore.support.cli.guarded` runs, Ctrl-C ends a command of ours, and nobody else's, without the traceback of an import.
+# While Python imports what the module after -m lies in, "-m" stands in the place of that module in argv.
+if (
+    sys.argv[:1] == ["-m"]
+    and sys.orig_argv[-len(sys.argv)].removeprefix("-m").startswith("qtcore.")
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, exact

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = [f"qtcore.{name}" for name in ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "dream")]
 COMMANDS += ["app.bench", "app.pictures"]
@@ -42,6 +43,16 @@ def test_an_interrupt_that_is_ignored_stays_so(tmp_path: Path) -> None:
     """As in a shell's background."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPT)
     assert b"usage" in start(tmp_path, "qtcore.fetch --help", before="trap '' INT;").stdout
+
+
+@pytest.mark.parametrize("words", ["theirs", "theirs -m qtcore.train"])
+def test_nobody_else_s_command_is_touched(words: str, tmp_path: Path) -> None:
+    """One that imports this library while it is itself being imported."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "__init__.py").write_text("import app\nimport qtcore\n")
+    (tmp_path / "theirs" / "__main__.py").write_text("import signal\nprint(signal.getsignal(signal.SIGINT).__name__)\n")
+    result = start(tmp_path, words)
+    assert (result.stdout, result.stderr) == (b"default_int_handler\n", b"")
 
 
 @pytest.mark.parametrize("command", ["qtcore.train", "app.bench"])
