@@ -1,6 +1,7 @@
 # make app    serve the app at http://localhost:5006
 # make check  ruff, mypy (as one of the tests), and the tests that are not slow, with a few cases of each
 # make test   ruff, mypy (as one of the tests), all tests and all notebooks
+# make fuzz   odd inputs for MINUTES=10; what failed is in fuzz-failures/, and the next run begins with it
 #
 # All make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
 #   make test ARGS="-k rbm -x"     options for pytest; with ARGS="-n 0" in one process, for a debugger
@@ -8,6 +9,7 @@
 #   make app PYTHON=python3.12     another Python, when .venv is made
 
 PORT ?= 5006
+MINUTES ?= 10
 ARGS ?=
 PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
 
@@ -25,7 +27,7 @@ PYTEST := $(RUN) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-r
 # Hundreds of processes are started here: none should compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: app check test venv clean
+.PHONY: app check test fuzz venv clean
 .DELETE_ON_ERROR:
 
 app: $(STAMP)
@@ -39,6 +41,9 @@ test: $(STAMP)
 	$(RUN) -m tests.ui.chromium
 	$(RUN) -m ruff check .
 	$(PYTEST) -n 3 --nbmake $(ARGS)
+
+fuzz: $(STAMP)
+	$(RUN) -m tests.fuzz --minutes $(MINUTES) $(ARGS)
 
 venv: $(STAMP)
 

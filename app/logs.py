@@ -5,17 +5,11 @@ import time
 import traceback
 from pathlib import Path
 
-LOGGERS = (
-    "bokeh.protocol",
-    "bokeh.server.contexts",
-    "bokeh.server.protocol_handler",
-    "bokeh.server.views.session_handler",
-    "bokeh.server.views.ws",
-    "tornado.access",
-    "tornado.application",
-    "tornado.general",
-)
-"""Those that log what they were sent: messages, addresses, names of sessions."""
+TELLING = ("bokeh", "panel", "param", "tornado", "asyncio")
+"""Libraries whose warnings and errors repeat what they were sent: messages, addresses, names of sessions."""
+
+CHATTING = ("bokeh.server.views", "tornado.access")
+"""Those of them that do so in passing."""
 
 MOST, SECONDS = 20, 60.0
 """Lines of one kind within so many seconds; the others are counted."""
@@ -32,6 +26,8 @@ class Discreet(logging.Filter):
         self._left_out: dict[str, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if not _concerned(record):
+            return True
         kind = _sentence(record)
         record.msg, record.args, record.exc_info, record.exc_text = kind, None, None, None
         now = time.monotonic()
@@ -43,6 +39,11 @@ class Discreet(logging.Filter):
         if more := self._left_out.pop(kind, 0):
             record.msg = f"{kind} (and {more} times before)"
         return True
+
+
+def _concerned(record: logging.LogRecord) -> bool:
+    names = TELLING if record.levelno >= logging.WARNING else CHATTING
+    return record.name.startswith(names)
 
 
 def _sentence(record: logging.LogRecord) -> str:
@@ -65,6 +66,7 @@ def _where(error: BaseException) -> str:
 
 
 def install() -> None:
+    """From now on, for all that this process logs."""
     discreet = Discreet()
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(discreet)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(discreet)

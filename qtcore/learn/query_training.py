@@ -308,6 +308,8 @@ class _Training:
                 continue
             with nullcontext() if self.world == 1 else self.loss.no_sync():  # type: ignore[operator]
                 loss = self.loss(part, self.engine, depths) / targets
+                if not loss.requires_grad:  # a grid without layers
+                    raise InputError("the answers do not depend on the model's parameters; take at least one layer.")
                 (loss * self.world).backward()  # DistributedDataParallel averages over the processes
             total += float(loss.detach())
         return total

@@ -18,18 +18,15 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             written.append(self.format(record))
 
-    handler = Handler()
-    loggers = [logging.getLogger(name) for name in logs.LOGGERS]
-    before = [(logger.filters[:], logger.level) for logger in loggers]
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [Handler()])
+    monkeypatch.setattr(root, "level", logging.INFO)
+    for name in ("bokeh", "tornado"):
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]
     logs.install()
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
     yield written
-    for logger, (filters, level) in zip(loggers, before, strict=True):
-        logger.removeHandler(handler)
-        logger.filters[:] = filters
-        logger.setLevel(level)
+    logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
 def failing(call: Callable[..., Any], *arguments: Any) -> None:
@@ -49,6 +46,9 @@ def test_what_a_stranger_wrote_is_left_out(lines: list[str]) -> None:
     logging.getLogger("bokeh.server.contexts").warning("Session 'SECRET' was scheduled to discard but came back to life")
     logging.getLogger("tornado.access").warning("%d %s %.2fms", 404, "GET /SECRET?SECRET (203.0.113.7)", 1.0)
     general.warning("Tampered cookie %r", "SECRET")
+    logging.getLogger("bokeh.core.has_props").warning("JSON had attr 'SECRET' on obj SECRET")
+    logging.getLogger("bokeh.server.server").info("Bokeh app running at: http://localhost:5006/app")
+    logging.getLogger("qtcore").warning("backend %s", "torch: chosen by use")
     failing(logging.getLogger("bokeh.server.protocol_handler").error, "error handling message\n message: %r", "SECRET")
     failing(logging.getLogger("tornado.application").error, "Uncaught exception %s\n%r", "GET /SECRET", "SECRET")
     assert [line.partition(" at ")[0] for line in lines] == [
@@ -59,6 +59,9 @@ def test_what_a_stranger_wrote_is_left_out(lines: list[str]) -> None:
         "Session",
         "404 GET",
         "Tampered cookie",
+        "JSON had attr",
+        "Bokeh app running at: http://localhost:5006/app",
+        "backend torch: chosen by use",
         "error handling message: KeyError",
         "Uncaught exception: KeyError",
     ]

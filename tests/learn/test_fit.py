@@ -245,6 +245,13 @@ def test_queries_that_make_none() -> None:
         fit(build("RBM"), twins(), queries=lambda *_: 3)
 
 
+def test_nothing_to_learn() -> None:
+    """A grid without layers answers by its evidence alone."""
+    rows = torch.zeros(4, 2, 3), torch.zeros(4, 2, 3, dtype=torch.long)
+    with pytest.raises(InputError, match="do not depend on the model's parameters; take at least one layer"):
+        fit(build("GridMRF", n_layers=0), rows)
+
+
 def test_a_config_that_is_no_json(tmp_path: Any) -> None:
     with pytest.raises(InputError, match="config must hold what JSON can"):
         fit(build("RBM"), twins(), folder=tmp_path / "run", config={"odd": Odd()})
