@@ -2,6 +2,7 @@
 # make check  ruff, mypy (as one of the tests), and the tests that are not slow, with a few cases of each
 # make test   ruff, mypy (as one of the tests), all tests and all notebooks
 # make fuzz   odd inputs for MINUTES=10; what failed is in fuzz-failures/, and the next run begins with it
+# make sanitize   the kernels once under AddressSanitizer and UBSan, with gcc: a minute
 #
 # All make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
 #   make test ARGS="-k rbm -x"     options for pytest; with ARGS="-n 0" in one process, for a debugger
@@ -27,7 +28,7 @@ PYTEST := $(RUN) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-r
 # Hundreds of processes are started here: none should compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: app check test fuzz venv clean
+.PHONY: app check test fuzz sanitize venv clean
 .DELETE_ON_ERROR:
 
 app: $(STAMP)
@@ -44,6 +45,9 @@ test: $(STAMP)
 
 fuzz: $(STAMP)
 	$(RUN) -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+sanitize: $(STAMP)
+	$(RUN) -m tests.kernels.sanitize
 
 venv: $(STAMP)
 
