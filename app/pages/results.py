@@ -16,6 +16,7 @@ from panel.viewable import Viewable
 from app.components.source import FOLDER
 from app.shell import Shell
 from qtcore.models.files import checkpoint_folder
+from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
     DEPTHS,
     ERRORS,
@@ -24,7 +25,6 @@ from qtcore.paper.tables import (
     NOT_SAMPLED,
     TABLES,
     Compared,
-    Record,
     Row,
     Table,
     budgets,
@@ -56,10 +56,13 @@ def results(folder: Path | None = None) -> list[Record]:
     for path in sorted((folder or checkpoint_folder().parent / "results").glob("*.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            if record.get("table") in TABLES and isinstance(record["scores"], dict):
-                records.append(record)
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             log.warning("a record cannot be read: %s", type(error).__name__)
+            continue
+        if is_record(record) and record["table"] in TABLES:
+            records.append(record)
+        elif not isinstance(record, dict) or "table" in record:  # others are of speed
+            log.warning("a record is not as it should be")
     return records
 
 

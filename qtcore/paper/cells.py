@@ -28,6 +28,7 @@ from qtcore.models.rbm import RBM
 from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
 from qtcore.paper.experiments import EXPERIMENTS, HIDDEN_UNITS, named, recipe
 from qtcore.paper.printed import DATASETS
+from qtcore.paper.records import is_record
 from qtcore.paper.scoring import evaluate, evaluate_grid, over_depth
 from qtcore.query import parse
 
@@ -280,9 +281,9 @@ def read_record(assets: Path, cell: Cell) -> dict[str, Any] | None:
         return None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        if dataclasses.asdict(cell).items() <= record.items() and "source" in record and isinstance(record["scores"], dict):
+        if is_record(record) and dataclasses.asdict(cell).items() <= record.items():
             return dict(record)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, RecursionError):
         pass
     raise ModelFileError(f"{path} is damaged; remove it, and its cell is scored anew.")
 

@@ -10,6 +10,7 @@ from qtcore.data import SPECIFICATIONS
 from qtcore.metrics import BITS
 from qtcore.models.provenance import Provenance
 from qtcore.paper.printed import DATASETS, FREY, GRID, TABLE_1, Printed
+from qtcore.paper.records import Record
 from qtcore.paper.scoring import DepthScore
 from qtcore.support.files import write_atomically
 
@@ -27,7 +28,6 @@ ERRORS = (
     "Same: the difference is within these two errors, added in quadrature."
 )
 DEPTHS = "Test set: the first 300 images of a grid, the first 2,000 rows of the others with one draw of uniform queries."
-Record = dict[str, Any]
 
 
 class Compared(NamedTuple):

@@ -1,5 +1,6 @@
 """The page Results says what the records say."""
 
+import json
 import re
 from pathlib import Path
 
@@ -86,9 +87,20 @@ def test_what_a_file_says_is_escaped() -> None:
 
 
 def test_broken_records_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for number, text in enumerate(("{", "[]", '{"table": "table9", "scores": {}}', '{"table": "frey", "scores": {}}')):
-        (tmp_path / f"{number}.json").write_text(text)
-    assert results.results(tmp_path) == [{"table": "frey", "scores": {}}]
+    """And so are those of another shape: a page once failed when a figure was a text."""
+    good = record()
+    wrong: list[object] = [
+        [], {}, None, record(table="table9"), record(scores={"bp": {"mean": "0.15", "error": 0.1, "samples": 7}}),
+        record(scores={"bp": 0.15}), record(scores={"bp": {"mean": float("nan"), "error": 0.1, "samples": 7}}),
+        record(seed="0"), record(training=[]), record(training={"settings": 3}), record(training={"start": {"settings": 3}}),
+        record(method="advil", training={"settings": {}}), record(versions={"torch": 2}), record(note=["a"]),
+        record(table="depth", scores={"layer": [1, 2], "nce_bits": [0.1]}), record(dataset=None),
+    ]  # fmt: skip
+    for number, each in enumerate((good, *wrong)):
+        (tmp_path / f"{number:02}.json").write_text(json.dumps(each))
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    assert results.results(tmp_path) == [good]
     assert str(tmp_path) not in caplog.text
 
 
