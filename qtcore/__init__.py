@@ -16,6 +16,7 @@ from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, exact
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
 from qtcore.models.dbm import DBM
+from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import available, load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.grid import GridMRF
@@ -29,6 +30,7 @@ __all__ = [
     "RBM",
     "Engine",
     "Exact",
+    "FactorGraph",
     "GaussianRBM",
     "Gibbs",
     "GridMRF",

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from qtcore.errors import UnknownNameError, nearest
 from qtcore.models.pairwise import PairwiseMRF
+from qtcore.potentials import FactorPotentials
 
 SIZE = 1.5
 """Strength of the couplings in the presets: enough to show what loops do."""
@@ -124,18 +125,21 @@ class BinaryGraph(PairwiseMRF):
     def __init__(self, graph: Graph, couplings: Sequence[float], biases: Sequence[float], **options: Any) -> None:
         hidden = range(graph.n_visible, graph.n)
         super().__init__((2,) * graph.n, graph.edges, tuple(hidden), dtype=torch.float64, **options)
-        del self.unary, self.pairwise
+        del self.tables
         self.coupling = nn.Parameter(torch.tensor(couplings, dtype=torch.float64))
         self.bias = nn.Parameter(torch.tensor(biases, dtype=torch.float64))
 
     @property
-    def unary(self) -> list[Tensor]:  # type: ignore[override]
-        return list(torch.stack([torch.zeros_like(self.bias), self.bias], 1))
+    def unary(self) -> Tensor:  # type: ignore[override]
+        return torch.stack([torch.zeros_like(self.bias), self.bias], 1)
 
     @property
-    def pairwise(self) -> list[Tensor]:  # type: ignore[override]
+    def pairwise(self) -> Tensor:  # type: ignore[override]
         zero = torch.zeros_like(self.coupling)
-        return list(torch.stack([zero, -self.coupling, -self.coupling, zero], 1).view(-1, 2, 2))
+        return torch.stack([zero, -self.coupling, -self.coupling, zero], 1).view(-1, 2, 2)
+
+    def graph(self) -> FactorPotentials:
+        return FactorPotentials(self.wiring, self.unary.flatten(), (self.pairwise,))
 
 
 def couplings(key: str, preset: str = "ferromagnetic", strength: float = 1.0) -> tuple[float, ...]:

@@ -5,141 +5,25 @@ factor graph with its `Wiring`. Every discrete one can be converted to a factor 
 on factor graphs runs on every discrete model, and the special cases can be tested against the general one.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution
 from torch.nn.functional import pad
 
 from qtcore.evidence import HARD_LOGIT, BinaryEvidence
+from qtcore.wiring import Whole, Wiring
 
-Whole = npt.NDArray[np.int64]
+__all__ = ["BinaryPotentials", "FactorPotentials", "GaussianPotentials", "GridPotentials", "Potentials", "Wiring"]
 
-__all__ = ["BinaryPotentials", "FactorPotentials", "Factors", "GaussianPotentials", "GridPotentials", "Potentials", "Wiring"]
+
+NAMED_FACTORS = 4
+"""How many factors an error message lists."""
 
 
 # ---------------------------------------------------------------------- any factor graph
-
-
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """Factors of one shape, each with its scope and, unless tied, its own table."""
-
-    shape: tuple[int, ...]
-    """Numbers of states along the axes of a table."""
-    scope: Whole
-    """The variables of each factor, in the order of the table's axes [F, order]."""
-    table: Whole
-    """Which of the group's tables each factor uses [F]; factors that share one are tied."""
-    number: Whole
-    """Each factor's index among all factors of the graph [F]."""
-
-
-@dataclass(frozen=True, eq=False)
-class Wiring:
-    """An immutable graph: variables with their numbers of states, factors with their scopes, and which table each uses.
-
-    The states of all variables are laid out in one row, variable after variable, without padding.
-    """
-
-    n_states: tuple[int, ...]
-    groups: tuple[Factors, ...]
-    hidden: tuple[int, ...] = ()
-    _indices: "dict[torch.device, Indices]" = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        n_states: Sequence[int],
-        scopes: Sequence[Sequence[int]],
-        tables: Sequence[int] | None = None,
-        hidden: Sequence[int] = (),
-    ) -> "Wiring":
-        """From the scope of every factor and the index of its table (by default each has its own).
-
-        Factors are grouped by the shape of their tables, in the order in which the shapes first occur; the tables of a
-        group are numbered in the order in which its factors first use them.
-        """
-        members: dict[tuple[int, ...], list[int]] = {}
-        for number, scope in enumerate(scopes):
-            members.setdefault(tuple(n_states[i] for i in scope), []).append(number)
-        groups = []
-        for shape, numbers in members.items():
-            used = numbers if tables is None else [tables[number] for number in numbers]
-            local = {table: place for place, table in enumerate(dict.fromkeys(used))}
-            parts = [scopes[number] for number in numbers], [local[table] for table in used], numbers
-            groups.append(Factors(shape, *(np.array(part, dtype=np.int64) for part in parts)))
-        return cls(tuple(n_states), tuple(groups), tuple(hidden))
-
-    @property
-    def visible(self) -> tuple[int, ...]:
-        """The visible variables, in increasing order: the columns of a query."""
-        hidden = set(self.hidden)
-        return tuple(i for i in range(len(self.n_states)) if i not in hidden)
-
-    @property
-    def total(self) -> int:
-        """The total number of states of all variables."""
-        return sum(self.n_states)
-
-    def on(self, device: torch.device) -> "Indices":
-        """The layout as index tensors on a device."""
-        if device not in self._indices:
-            with torch.inference_mode(False):  # they stay, and training will need them
-                self._indices[device] = Indices.of(self, device)
-        return self._indices[device]
-
-
-@dataclass(frozen=True, eq=False)
-class Indices:
-    """Layout of the row of all states: state s of variable i is entry `offset[i] + s`."""
-
-    visible: Tensor
-    hidden: Tensor
-    entry: Tensor
-    """The entries, one row per variable [n, S]; 0 for padding."""
-    padding: Tensor
-    """Which of these are padding [n, S]: states that a variable does not have."""
-    place: Tensor
-    """The position of each entry in a flattened table of one row per variable [total]."""
-    entries: tuple[tuple[Tensor, ...], ...]
-    """For each group of factors and each axis of their tables, the entries of the variables on that axis [F, S]."""
-    tables: tuple[Tensor | None, ...]
-    """Which table each factor of a group uses [F]; None where the k-th factor uses the k-th table."""
-
-    @classmethod
-    def of(cls, wiring: Wiring, device: torch.device) -> "Indices":
-        sizes = np.array(wiring.n_states, dtype=np.int64)
-        offset = sizes.cumsum() - sizes
-        variable = np.repeat(np.arange(len(sizes)), sizes)
-        state = np.arange(sizes.max())
-        exists = state < sizes[:, None]
-        place = variable * len(state) + np.arange(len(variable)) - offset[variable]
-
-        def tensor(array: Any) -> Tensor:
-            return torch.tensor(array, device=device)
-
-        entries = tuple(
-            tuple(tensor(offset[group.scope[:, axis], None] + np.arange(size)) for axis, size in enumerate(group.shape))
-            for group in wiring.groups
-        )
-        tables = (None if (g.table == np.arange(len(g.table))).all() else tensor(g.table) for g in wiring.groups)
-        visible, hidden = (tensor(np.array(which, dtype=np.int64)) for which in (wiring.visible, wiring.hidden))
-        entry = tensor(np.where(exists, offset[:, None] + state, 0))
-        return cls(visible, hidden, entry, tensor(~exists), tensor(place), entries, tuple(tables))
-
-    def rows(self, flat: Tensor) -> Tensor:
-        """Values for all states [total, B] as one row per variable [B, n, S], padded with −∞."""
-        return flat[self.entry].masked_fill(self.padding[..., None], -torch.inf).permute(2, 0, 1)
-
-    def flat(self, rows: Tensor) -> Tensor:
-        """The inverse of `rows`: [B, n, S] to [total, B]."""
-        return rows.permute(1, 2, 0).flatten(0, 1)[self.place]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +49,16 @@ class FactorPotentials:
         """Joint states of all variables [B, n], split into visible and hidden ones."""
         where = self.wiring.on(states.device)
         return states[:, where.visible], states[:, where.hidden]
+
+    def contradiction(self, variable: int, row: int | None) -> str:
+        """The sentence for evidence that leaves a variable no state; `row` is its number in the batch."""
+        wiring = self.wiring
+        near = [scope for group in wiring.groups for scope in group.scope[(group.scope == variable).any(1)].tolist()]
+        named = ["(" + ", ".join(map(wiring.name, scope)) + ")" for scope in near[:NAMED_FACTORS]]
+        more = f" and {len(near) - NAMED_FACTORS} more" if len(near) > NAMED_FACTORS else ""
+        under = f" under the factors {', '.join(named)}{more}" if named else ""
+        where = "" if row is None else f" in row {row}"
+        return f"this evidence{where} has probability 0{under}: it leaves the variable {wiring.name(variable)} no state."
 
     def as_factors(self, evidence: Tensor) -> "tuple[FactorPotentials, Tensor]":
         """Itself: this is the general form."""
@@ -200,7 +94,7 @@ class BinaryPotentials:
     def as_factors(self, evidence: BinaryEvidence) -> tuple[FactorPotentials, Tensor]:
         """The same as a pairwise graph: side v, then side h, with a table for every weight."""
         H, V = self.W.shape
-        scopes = [(j, V + i) for i in range(H) for j in range(V)]
+        scopes = np.stack([np.tile(np.arange(V), H), V + np.repeat(np.arange(H), V)], 1)
         hidden = (*range(self.n_visible, V), *range(V, V + H))
         wiring = Wiring.of((2,) * (V + H), scopes, hidden=hidden)
         bias = torch.cat([self.c_v, self.c_h])
@@ -289,19 +183,24 @@ class GridPotentials:
     def as_factors(self, evidence: Tensor) -> tuple[FactorPotentials, Tensor]:
         """The same as a pairwise graph, pixels row by row, with four tied tables."""
         batch, height, width, _ = evidence.shape
-        scopes, tables = [], []
-        for down, right, kind in DIRECTIONS[::2]:  # index 0 is the pixel named in DIRECTIONS
-            for y in range(height):
-                for x in range(width):
-                    if 0 <= y + down < height and 0 <= x + right < width:
-                        scopes.append(((y + down) * width + x + right, y * width + x))
-                        tables.append(kind)
         states = sum(self.clones)
-        wiring = Wiring.of((states,) * (height * width), scopes, tables)
-        used = [self.tables[list(dict.fromkeys(tables))]] if scopes else []
+        wiring = Wiring.of((states,) * (height * width), *_neighbours(height, width))
+        used = [self.tables[torch.tensor(group.tables, device=self.tables.device)] for group in wiring.groups]
         log = self.spread(evidence).reshape(batch, height * width, states)
         unary = self.tables.new_zeros(wiring.total)
         return GridAsFactors(wiring, unary, tuple(used), self, (height, width)), wiring.on(log.device).flat(log)
+
+
+def _neighbours(height: int, width: int) -> tuple[Whole, Whole]:
+    """Pairs of neighbouring pixels [F, 2], the one that DIRECTIONS names first, and the table of each [F]."""
+    y, x = np.divmod(np.arange(height * width), width)
+    scopes, tables = [], []
+    for down, right, kind in DIRECTIONS[::2]:
+        inside = (y + down >= 0) & (y + down < height) & (x + right >= 0) & (x + right < width)
+        here = np.flatnonzero(inside)
+        scopes.append(np.stack([here + down * width + right, here], 1))
+        tables.append(np.full(len(here), kind))
+    return np.concatenate(scopes), np.concatenate(tables)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from qtcore.evidence import GaussianEvidence
 from qtcore.inference.engine import Answerable, Engine, change_of_marginals
 from qtcore.potentials import FactorPotentials, GaussianPotentials
 from qtcore.query import Query
+from qtcore.support.tensors import log_sum
 
 MAX_STATES = 2**22
 """Largest table: 32 MB of float64, and a few seconds per query."""
@@ -78,7 +79,7 @@ class Discrete:
         if torch.isneginf(log_z):
             raise InputError("the evidence has probability 0 under this model, so that no marginals exist.")
         others = [i for i in range(self.log_weights.ndim) if i not in variables]
-        return (_log_sum(self.log_weights, others) if others else self.log_weights) - log_z
+        return (log_sum(self.log_weights, others) if others else self.log_weights) - log_z
 
     def mode(self) -> Tensor:
         """The most probable joint state, one index per variable; the first one if there are ties."""
@@ -355,14 +356,6 @@ class _GaussianPosterior:
 
 def _float64(values: Any) -> Tensor:
     return torch.as_tensor(values).to("cpu", torch.float64)
-
-
-def _log_sum(log: Tensor, axes: list[int]) -> Tensor:
-    """log Σ exp along some axes, with a gradient of 0 where all terms are −∞ (that of logsumexp is NaN there)."""
-    if not log.requires_grad:
-        return log.logsumexp(axes)
-    ruled_out = log.detach().amax(axes, keepdim=True).isneginf()
-    return log.masked_fill(ruled_out, 0).logsumexp(axes, keepdim=True).masked_fill(ruled_out, -math.inf).squeeze(axes)
 
 
 def _along(values: Tensor, scope: tuple[int, ...], n_axes: int) -> Tensor:

@@ -47,6 +47,8 @@ class Model(nn.Module):
     """
 
     registry: ClassVar[dict[str, type["Model"]]] = {}
+    may_hold_zeros: ClassVar[tuple[str, ...]] = ()
+    """How the names of stored tensors begin that may hold −∞, the log-potential of what has probability 0."""
     variables: Variables
     engine: Engine
     statistics: dict[str, Tensor]
@@ -93,6 +95,10 @@ class Model(nn.Module):
     def queries(self) -> Mask:
         """The default queries for training and scoring: each variable is a target with probability ½."""
         return uniform()
+
+    def upgraded(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The stored tensors by their names of today, from those of a file that an older version may have written."""
+        return tensors
 
     # ------------------------------------------------------------------ shortcuts to the engine's options
 

@@ -87,6 +87,7 @@ def _read(path: Path, device: "torch.device | str") -> Model:
         expected = {key: tuple(tensor.shape) for key, tensor in empty.state_dict().items()}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     statistics = {name.removeprefix(STATISTICS): tensors.pop(name) for name in list(tensors) if name.startswith(STATISTICS)}
+    tensors = empty.upgraded(tensors)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if expected != shapes:
         wrong = sorted(name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name))
@@ -95,7 +96,7 @@ def _read(path: Path, device: "torch.device | str") -> Model:
             f"{path} does not fit its own configuration: {name} is {shapes.get(name)}, not {expected.get(name)}."
         )
     for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+        if not tensor.is_floating_point() or not _proper(tensor, name.startswith(kind.may_hold_zeros)):
             raise ModelFileError(f"{path} holds numbers in {name} that are not finite.")
         if tensor.dtype != tensors[next(iter(expected))].dtype:
             raise ModelFileError(f"{path} holds numbers of different types; {name} is {tensor.dtype}.")
@@ -132,6 +133,12 @@ def _empty(kind: type[Model], about: dict[str, Any]) -> Model:
     empty.engine = _engine(about.get("engine")) or empty.engine
     empty.provenance, empty.image_shape = provenance, image_shape or empty.image_shape
     return empty
+
+
+def _proper(tensor: torch.Tensor, may_hold_zeros: bool) -> bool:
+    """Whether all numbers are finite, or −∞ where that is the log-potential of a zero."""
+    finite = tensor.isfinite()
+    return bool((finite | tensor.isneginf() if may_hold_zeros else finite).all())
 
 
 def _engine(stored: Any) -> BP | None:

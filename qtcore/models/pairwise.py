@@ -3,26 +3,38 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from qtcore import evidence
 from qtcore.errors import InputError
-from qtcore.models.base import TemperedModel
-from qtcore.potentials import FactorPotentials, Wiring
-from qtcore.query import Query
-from qtcore.support.tensors import normal
-from qtcore.variables import Categorical
-
-INITIAL_POTENTIAL = 0.1
-"""Standard deviation of the initial log-potentials: not 0, or the states of hidden variables would stay identical."""
-
-MAX_PADDED = 2**26
-"""Variables times states of the largest one, the size of an answer: its indices take eight bytes each."""
+from qtcore.models.factor_graph import FactorGraph, check_variables
 
 
-class PairwiseMRF(TemperedModel):
+class Views(Sequence[Tensor]):
+    """Some tables of a graph, each a view into the stack that holds it (and its gradient into that of the stack)."""
+
+    def __init__(self, graph: FactorGraph, rows: "list[tuple[str, int]]") -> None:
+        self.graph, self.rows = graph, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[k] for k in range(len(self))[index]]
+        name, row = self.rows[index]
+        stack = self.graph.tables[name]
+        view = stack[row]
+        if stack.grad is not None:
+            view.grad = stack.grad[row]
+        return view
+
+
+class PairwiseMRF(FactorGraph):
     """p(x) ∝ exp(Σ_i unary[i][x_i] + Σ_{e=(i,j)} pairwise[e][x_i, x_j]) on any graph, with any numbers of states.
+
+    It is a `FactorGraph` with a table for every variable and every edge: `unary[i]` and `pairwise[e]` are views of them.
 
     Args:
         n_states: the number of states of each variable.
@@ -38,8 +50,6 @@ class PairwiseMRF(TemperedModel):
         torch.Size([1, 3, 3])
     """
 
-    variables: Categorical
-
     def __init__(
         self,
         n_states: Sequence[int],
@@ -52,70 +62,76 @@ class PairwiseMRF(TemperedModel):
         device: "torch.device | str | None" = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
-        try:
-            self.n_states = tuple(int(size) for size in n_states)
-            self.edges = tuple((int(i), int(j)) for i, j in edges)
-            self.hidden = tuple(sorted(int(i) for i in hidden))
-        except (TypeError, ValueError) as error:
-            raise InputError(f"a graph is n_states [n], edges (i, j) and hidden [k], all whole numbers ({error}).") from error
-        self._check_graph()
-        sizes = self.n_states
-        self.unary = nn.ParameterList(nn.Parameter(torch.zeros(size, **factory)) for size in sizes)
-        self.pairwise = nn.ParameterList(
-            nn.Parameter(normal(sizes[i], sizes[j], scale=INITIAL_POTENTIAL, **factory)) for i, j in self.edges
-        )
-        self.wiring = Wiring.of(sizes, self.edges, hidden=self.hidden)
-        visible = tuple(sizes[i] for i in self.wiring.visible)
-        self.variables = Categorical((len(visible),), visible, max(sizes))
+        sizes, pairs, unseen = _whole(n_states, edges, hidden)
+        check_variables(sizes, unseen)
+        _check_edges(len(sizes), pairs)
+        self._unary_rows, unary = _stacks("unary", np.array(sizes)[:, None])
+        self._pairwise_rows, pairwise = _stacks("pairwise", np.array(sizes)[pairs])
+        variables = [(name, (i,)) for i, (name, _) in enumerate(self._unary_rows)]
+        factors = variables + [(name, scope) for (name, _), scope in zip(self._pairwise_rows, pairs.tolist(), strict=True)]
+        choices: Any = (n_layers, temperature, learn_temperature, damping, device, dtype)
+        super().__init__(sizes, unary | pairwise, factors, unseen, (), *choices)
+        with torch.no_grad():
+            for name in unary:
+                self.tables[name].zero_()
+        self.edges = tuple((i, j) for i, j in pairs.tolist())
 
-    def _check_graph(self) -> None:
-        count = len(self.n_states)
-        if count == 0 or min(self.n_states) < 1:
-            raise InputError(f"n_states must give each variable at least one state, not {list(self.n_states)}.")
-        if count * max(self.n_states) > MAX_PADDED:
-            raise InputError(
-                f"{count} variables with up to {max(self.n_states)} states are too many: answers have as many states for each, "
-                f"and may have {MAX_PADDED} in all."
-            )
-        pairs = set()
-        for i, j in self.edges:
-            if not (0 <= i < count and 0 <= j < count) or i == j:
-                raise InputError(f"edge ({i}, {j}) must join two distinct variables among 0 … {count - 1}.")
-            if (min(i, j), max(i, j)) in pairs:
-                raise InputError(f"edge ({i}, {j}) is given twice; add the two potentials instead.")
-            pairs.add((min(i, j), max(i, j)))
-        if any(not 0 <= i < count for i in self.hidden) or len(set(self.hidden)) < len(self.hidden):
-            raise InputError(f"hidden must name distinct variables among 0 … {count - 1}, not {list(self.hidden)}.")
-        if len(self.hidden) == count:
-            raise InputError("at least one variable must be visible.")
+    @property
+    def unary(self) -> Sequence[Tensor]:
+        """The log-potentials of each variable [S_i]."""
+        return Views(self, self._unary_rows)
+
+    @property
+    def pairwise(self) -> Sequence[Tensor]:
+        """The log-potentials of each edge (i, j) [S_i, S_j]."""
+        return Views(self, self._pairwise_rows)
 
     def config(self) -> dict[str, Any]:
         graph = {"n_states": self.n_states, "edges": self.edges, "hidden": self.hidden}
         return graph | self._tempered_config()
 
-    def graph(self) -> FactorPotentials:
-        tables = tuple(
-            torch.stack([self.pairwise[e] for e in group.number.tolist()]) for group in self.wiring.groups
-        )
-        return FactorPotentials(self.wiring, torch.cat(list(self.unary)), tables)
+    def upgraded(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors by their names of today, from a file with a tensor for every variable and every edge."""
+        rows = {f"unary.{i}": row for i, row in enumerate(self._unary_rows)}
+        rows |= {f"pairwise.{e}": row for e, row in enumerate(self._pairwise_rows)}
+        if "unary.0" not in tensors or not rows.keys() <= tensors.keys():
+            return tensors
+        result = {name: tensor for name, tensor in tensors.items() if name not in rows}
+        stacks: dict[str, list[Tensor]] = {}
+        for old, (name, _) in rows.items():  # the rows of a stack are in rising order
+            shape = tuple(self.tables[name].shape[1:])
+            if tuple(tensors[old].shape) != shape:
+                return tensors
+            stacks.setdefault(f"tables.{name}", []).append(tensors[old])
+        return result | {name: torch.stack(parts) for name, parts in stacks.items()}
 
-    def evidence(self, query: Query, dtype: torch.dtype | None = None) -> Tensor:
-        """Log-likelihoods of all states [total, B]; 0 for hidden variables."""
-        dtype = dtype or self.dtype
-        where = self.wiring.on(query.device)
-        sizes = torch.tensor(self.variables.n_states, dtype=dtype, device=query.device)
-        log = evidence.categorical(self._likelihood(query, dtype), query.observed.to(dtype), sizes)
-        return where.flat(log.new_zeros(len(query), *where.padding.shape).index_copy(1, where.visible, log))
 
-    def _likelihood(self, query: Query, dtype: torch.dtype) -> Tensor:
-        """Likelihoods [B, V, S] that sum to 1 over the states; a constant where unobserved."""
-        where = self.wiring.on(query.device)
-        padding = where.padding[where.visible]
-        if query.values.dim() == 2:
-            value = torch.where(query.observed > 0, query.values, 0).long()
-            return (value[..., None] == torch.arange(padding.shape[1], device=value.device)).to(dtype)
-        likelihood = torch.where(query.observed[..., None] > 0, query.values, 1).masked_fill(padding, 0)
-        likelihood = (likelihood / likelihood.amax(-1, keepdim=True)).to(dtype)  # first, or it may overflow the dtype
-        return likelihood / likelihood.sum(-1, keepdim=True)
+def _whole(n_states: Any, edges: Any, hidden: Any) -> "tuple[tuple[int, ...], np.ndarray[Any, np.dtype[np.int64]], tuple[int, ...]]":
+    try:
+        sizes = tuple(int(size) for size in n_states)
+        pairs = np.asarray(edges if isinstance(edges, np.ndarray) else [(int(i), int(j)) for i, j in edges], dtype=np.int64)
+        return sizes, pairs.reshape(-1, 2), tuple(sorted(int(i) for i in hidden))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a graph is n_states [n], edges (i, j) and hidden [k], all whole numbers ({error}).") from error
+
+
+def _check_edges(count: int, pairs: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
+    outside = ((pairs < 0) | (pairs >= count)).any(1) | (pairs[:, 0] == pairs[:, 1])
+    if outside.any():
+        i, j = pairs[outside][0].tolist()
+        raise InputError(f"edge ({i}, {j}) must join two distinct variables among 0 … {count - 1}.")
+    _, first = np.unique(pairs.min(1) * count + pairs.max(1), return_index=True)
+    if len(first) < len(pairs):
+        i, j = pairs[np.setdiff1d(np.arange(len(pairs)), first)[0]].tolist()
+        raise InputError(f"edge ({i}, {j}) is given twice; add the two potentials instead.")
+
+
+def _stacks(kind: str, sizes: "np.ndarray[Any, np.dtype[np.int64]]") -> "tuple[list[tuple[str, int]], dict[str, list[int]]]":
+    """For tables of these shapes [F, order], the stack of each and its row there; and the shapes of the stacks, by name."""
+    counts: dict[tuple[int, ...], int] = {}
+    rows = []
+    for shape in map(tuple, sizes.tolist()):
+        row = counts.get(shape, 0)
+        rows.append((f"{kind}_{'x'.join(map(str, shape))}", row))
+        counts[shape] = row + 1
+    return rows, {f"{kind}_{'x'.join(map(str, shape))}": [count, *shape] for shape, count in counts.items()}

@@ -31,6 +31,17 @@ def normal(
     return result if result.is_meta else result.normal_().mul_(scale)
 
 
+def log_sum(log: Tensor, dim: "int | list[int]") -> Tensor:
+    """log Σ exp, with a gradient of 0 where all terms are −∞ (that of logsumexp is NaN there)."""
+    if not (log.requires_grad and torch.is_grad_enabled()) or not has_values(log):
+        return log.logsumexp(dim)
+    ruled_out = log.detach().amax(dim, keepdim=True).isneginf()
+    if not bool(ruled_out.any()):
+        return log.logsumexp(dim)
+    total = log.masked_fill(ruled_out, 0).logsumexp(dim, keepdim=True).masked_fill(ruled_out, -torch.inf)
+    return total.squeeze(dim) if isinstance(dim, int) else total.squeeze(tuple(dim))
+
+
 def is_batched(tensor: Tensor) -> bool:
     """Whether torch.vmap runs over this tensor, also inside other transforms of torch.func."""
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():

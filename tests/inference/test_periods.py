@@ -13,9 +13,10 @@ def repulsive(n: int = 5, coupling: float = -3.0) -> PairwiseMRF:
     """Everybody wants to be 1, and nobody wants to agree: all change their minds at once, for ever."""
     model = PairwiseMRF([2] * n, [(i, j) for i in range(n) for j in range(i)], dtype=torch.float64)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim():  # T stays
-                parameter.copy_(torch.tensor([0.0, 1.0] if parameter.dim() == 1 else [[coupling, 0.0], [0.0, coupling]]))
+        for table in model.unary:
+            table.copy_(torch.tensor([0.0, 1.0]))
+        for table in model.pairwise:
+            table.copy_(torch.tensor([[coupling, 0.0], [0.0, coupling]]))
     return model
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from qtcore.inference import BP
-from qtcore.inference.bp.factors import FactorPassing, message
+from qtcore.inference.bp.factors import FactorPassing, Logs, Maxima, Sums, outgoing
 from qtcore.inference.bp.passing import Choices
 from qtcore.potentials import FactorPotentials, Wiring
 
@@ -111,21 +111,26 @@ def _first(which: list[int], numbers: list[int]) -> list[int]:
     return list(seen.values())
 
 
-@pytest.mark.parametrize("sums", [True, False])
-def test_a_message_of_three_variables_by_loops(sums: bool) -> None:
-    table, cavities = normal(0, 2, 2, 3, 4), [normal(k + 1, 2, size, 5) for k, size in enumerate((2, 3, 4))]
-    for axis, size in enumerate((2, 3, 4)):
-        result = message(axis, cavities, table, sums, mild=True)
-        assert result.shape == (2, size, 5)
-        for f, s, b in itertools.product(range(2), range(size), range(5)):
-            scores = []
-            for state in itertools.product(range(2), range(3), range(4)):
-                if state[axis] == s:
-                    others = sum(float(cavities[k][f, state[k], b]) for k in range(3) if k != axis)
-                    scores.append(float(table[(f, *state)]) + others)
-            top = max(scores)
-            expected = top + math.log(sum(math.exp(x - top) for x in scores)) if sums else top
-            assert float(result[f, s, b]) == pytest.approx(expected, abs=1e-12)
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("numbers", [Sums, Logs, Maxima])
+@pytest.mark.parametrize("shape", [(4,), (3, 2), (2, 3, 4), (2, 1, 3, 2), (2, 2, 1, 2, 3), (2,) * 8])
+def test_messages_of_any_order_by_loops(shape: tuple[int, ...], numbers: Any, tied: bool) -> None:
+    table, cavities = normal(0, *shape, 1 if tied else 2), [normal(k + 1, size, 2, 3) for k, size in enumerate(shape)]
+    incoming = [numbers.incoming(cavity) for cavity in cavities]
+    results = [numbers.logs(sent) for sent in outgoing(numbers.table(table, len(shape)), incoming, numbers)]
+    for axis, size in enumerate(shape):
+        for f, b in itertools.product(range(2), range(3)):
+            expected = []
+            for s in range(size):
+                scores = []
+                for state in itertools.product(*map(range, shape)):
+                    if state[axis] == s:
+                        others = sum(float(cavities[k][state[k], f, b]) for k in range(len(shape)) if k != axis)
+                        scores.append(float(table[(*state, 0 if tied else f)]) + others)
+                top = max(scores)
+                expected.append(top if numbers is Maxima else top + math.log(sum(math.exp(x - top) for x in scores)))
+            result = results[axis][:, f, b]
+            close(result - result[0], torch.tensor(expected, dtype=F64) - expected[0], 1e-11)
 
 
 def test_gradients_add_up_over_ties() -> None:

@@ -45,8 +45,8 @@ STORED = {  # the paper's tensors
     "GaussianRBM": {"W": (3, 4), "b": (4,), "c": (3,), "sigma": ()},
     "GridMRF": {f"potentials.{name}": (4, 4) for name in ("vertical", "horizontal", "diagonal", "antidiagonal")}
     | {"emission": (3,), "T": ()},
-    "PairwiseMRF": {f"unary.{i}": (S,) for i, S in enumerate((2, 3, 2, 4))}
-    | {"pairwise.0": (2, 3), "pairwise.1": (2, 3), "pairwise.2": (2, 4), "pairwise.3": (2, 4), "pairwise.4": (2, 2), "T": ()},
+    "PairwiseMRF": {"tables.unary_2": (2, 2), "tables.unary_3": (1, 3), "tables.unary_4": (1, 4), "T": ()}
+    | {"tables.pairwise_2x3": (2, 2, 3), "tables.pairwise_2x4": (2, 2, 4), "tables.pairwise_2x2": (1, 2, 2)},
 }
 
 
@@ -153,7 +153,7 @@ def test_layer_0_is_the_unaries_alone(kind: str) -> None:
     model, alone = build(kind), build(kind)
     with torch.no_grad():
         for name, tensor in learnable(alone).items():
-            if name.startswith(("W", "pairwise", "potentials")):
+            if name.startswith(("W", "tables.pairwise", "potentials")):
                 tensor.zero_()
     query = ask(model)
     first = next(iter(model.layers(query)))

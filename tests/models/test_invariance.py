@@ -53,9 +53,12 @@ def test_renaming_states_renames_the_answer(graph: Any, seed: int, evidence: str
     model = randomise(PairwiseMRF(**graph, **HOW), seed)
     query = ask(model, seed, evidence)
     new = [torch.randperm(S, generator=rng(seed + i)) for i, S in enumerate(model.n_states)]  # new[i][s] was state s
-    tables = {f"unary.{i}": model.unary[i][new[i]] for i in range(len(new))}
-    tables |= {f"pairwise.{e}": model.pairwise[e][new[i]][:, new[j]] for e, (i, j) in enumerate(model.edges)}
-    renamed = copy(model, **tables)
+    renamed = copy(model)
+    with torch.no_grad():
+        for i, order in enumerate(new):
+            renamed.unary[i].copy_(model.unary[i][order])
+        for e, (i, j) in enumerate(model.edges):
+            renamed.pairwise[e].copy_(model.pairwise[e][new[i]][:, new[j]])
     visible = [i for i in range(len(new)) if i not in model.hidden]
     values = query.values.clone()
     for column, i in enumerate(visible):

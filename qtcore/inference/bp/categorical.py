@@ -53,10 +53,22 @@ def normalise(message: Tensor, dim: int = -1) -> Tensor:
     return message - message.amax(dim, keepdim=True)
 
 
-def change(new: Tensor, old: Tensor, dim: int = -1) -> Tensor:
-    """How much each message changed [...]: the largest change of the log-odds of two of its states."""
+def change(new: Tensor, old: Tensor, dim: int = -1, zeros: bool = False) -> Tensor:
+    """How much each message changed [...]: the largest change of the log-odds of two of its states.
+
+    With `zeros` there may be −∞: the change is infinite when a state is ruled out, and a state that was stays out of it.
+    """
     difference = new - old
+    if zeros:
+        gone = old.isneginf()
+        high, low = difference.masked_fill(gone, -torch.inf).amax(dim), difference.masked_fill(gone, torch.inf).amin(dim)
+        return high - low
     return difference.amax(dim) - difference.amin(dim)
+
+
+def without_zeros(log: Tensor) -> Tensor:
+    """The same with 0 for −∞."""
+    return log.masked_fill(log.isneginf(), 0)
 
 
 def scale(log: Tensor, factor: Tensor) -> Tensor:

@@ -5,8 +5,14 @@ The state holds the message from every factor f to each variable j of its scope,
     m_fj(x_j) = log Σ_{x_i, i ≠ j} exp(table_f(x_f) + Σ_{i ≠ j} cavity_if(x_i)),   cavity_if = belief_i − m_fi,
 
 at temperature 1, and the maximum instead of log Σ exp at temperature 0. For a factor of two variables this is the paper's
-message m_ij from one variable to the other. Factors of one shape are computed together; the batch is the last axis.
+message m_ij from one variable to the other. All messages lie in one buffer [M, B] (`qtcore.wiring.Indices`); factors of one
+shape are computed together, and factors that share a table share it here too.
+
+A table may hold −∞: what it rules out has probability 0. A cavity would then be −∞ − (−∞) where a factor itself has ruled a
+state out; so the messages of −∞ are counted, the others added up, and a cavity is −∞ if any but the factor's own is.
 """
+
+import math
 
 import numpy as np
 import torch
@@ -14,42 +20,115 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn.functional import pad
 
+from qtcore.errors import InputError
 from qtcore.inference.bp import categorical
 from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.potentials import FactorPotentials
+from qtcore.support.tensors import has_values, log_sum
 
-Messages = tuple[tuple[Tensor, ...], ...]
-"""For each group of factors and each axis of their tables, the messages to the variables on that axis [F, S, B]."""
+SMALL = 128
+"""Up to so many products per factor they are written out and added up; beyond, torch's batched matrix product is faster."""
 
 
-def pair_message(cavity: Tensor, table: Tensor, sums: bool, mild: bool) -> Tensor:
-    """log Σ_s exp(table[s, t] + cavity[s]) of every factor: [F, S, B] with [F, S, S'] gives [F, S', B].
+class Sums:
+    """Potentials as numbers: messages are matrix products. For tables of a small range, without zeros (`is_mild`)."""
 
-    `cavity` may hold −∞ (a state that is ruled out), but not in a whole column.
+    @staticmethod
+    def table(log: Tensor, order: int) -> Tensor:
+        """From logs [*shape, F], up to a constant for each factor."""
+        axes = list(range(order))
+        return (log - log.detach().amax(axes, keepdim=True)).exp()
+
+    @staticmethod
+    def incoming(cavity: Tensor) -> Tensor:
+        """From logs [S, F, B], up to a constant."""
+        return (cavity - cavity.detach().amax(0)).exp()
+
+    @staticmethod
+    def logs(message: Tensor) -> Tensor:
+        return message.log()
+
+    @staticmethod
+    def times(one: Tensor, other: Tensor) -> Tensor:
+        return one * other
+
+    @staticmethod
+    def contract(table: Tensor, incoming: Tensor) -> Tensor:
+        """Σ_r table[l, r] · incoming[r] of every factor: [L, R, F] or [L, R, F, B] with [R, F, B] gives [L, F, B]."""
+        if table.dim() == 4:
+            return (table * incoming).sum(1)
+        if table.shape[2] == 1:  # one table for all
+            return (table[:, :, 0] @ incoming.flatten(1)).unflatten(1, incoming.shape[1:])
+        if table.stride(2) == 1:  # small: see `FactorPassing._prepared`
+            return (table[..., None] * incoming).sum(1)
+        return torch.matmul(table.permute(2, 0, 1), incoming.transpose(0, 1)).transpose(0, 1)
+
+
+class Logs:
+    """Potentials as logs: log Σ exp for every entry of a message, whatever the range, zeros included."""
+
+    @staticmethod
+    def table(log: Tensor, order: int) -> Tensor:
+        return log
+
+    @staticmethod
+    def incoming(cavity: Tensor) -> Tensor:
+        return cavity
+
+    @staticmethod
+    def logs(message: Tensor) -> Tensor:
+        return message
+
+    @staticmethod
+    def times(one: Tensor, other: Tensor) -> Tensor:
+        return one + other
+
+    @classmethod
+    def contract(cls, table: Tensor, incoming: Tensor) -> Tensor:
+        return cls.total((table if table.dim() == 4 else table[..., None]) + incoming)
+
+    @staticmethod
+    def total(scores: Tensor) -> Tensor:
+        return log_sum(scores, 1)
+
+
+class Maxima(Logs):
+    """The largest term instead of the sum: temperature 0."""
+
+    @staticmethod
+    def total(scores: Tensor) -> Tensor:
+        return scores.amax(1)
+
+
+Arithmetic = type[Sums] | type[Logs]
+
+
+def outgoing(table: Tensor, incoming: list[Tensor], numbers: Arithmetic) -> list[Tensor]:
+    """Messages of factors to the variables on all axes of their tables, each [S, F, B], from those on the other axes.
+
+    The table [*shape, F] is read twice, whatever its order: summed over its last axes for the first half of the
+    variables, over its first axes for the others; each half goes on with the smaller table that is left.
     """
-    if sums and mild:
-        top = cavity.detach().amax(1, keepdim=True)
-        shift = table.detach().amax((1, 2), keepdim=True)
-        product = torch.matmul((table - shift).exp().mT, (cavity - top).exp())
-        return product.log() + top + shift
-    scores = cavity[:, :, None] + table[..., None]
-    return scores.logsumexp(1) if sums else scores.amax(1)
+    order = len(incoming)
+    if order == 1:
+        return [table if table.dim() == 3 else table[..., None].expand_as(incoming[0])]
+    half = (order + 1) // 2
+    shape, first, last = table.shape, incoming[:half], incoming[half:]
+    matrix = table.reshape(math.prod(shape[:half]), math.prod(shape[half:order]), *shape[order:])
+    for_first = numbers.contract(matrix, _outer(last, numbers))
+    for_last = numbers.contract(matrix.transpose(0, 1), _outer(first, numbers))
+    return [
+        *outgoing(for_first.unflatten(0, shape[:half]), first, numbers),
+        *outgoing(for_last.unflatten(0, shape[half:order]), last, numbers),
+    ]
 
 
-def message(axis: int, cavities: list[Tensor], table: Tensor, sums: bool, mild: bool) -> Tensor:
-    """Messages from factors of any order to the variables on one axis of their tables [F, S, B]."""
-    order = len(cavities)
-    if order == 2:
-        return pair_message(cavities[1 - axis], table if axis == 1 else table.mT, sums, mild)
-    scores = table[..., None]
-    for source, cavity in enumerate(cavities):
-        if source != axis:
-            shape = [len(cavity), *(cavity.shape[1] if k == source else 1 for k in range(order)), cavity.shape[2]]
-            scores = scores + cavity.view(shape)
-    others = [k + 1 for k in range(order) if k != axis]
-    if not others:
-        return scores
-    return scores.logsumexp(others) if sums else scores.amax(others)
+def _outer(incoming: list[Tensor], numbers: Arithmetic) -> Tensor:
+    """All combinations of the states of some variables [ΠS, F, B]."""
+    result = incoming[0]
+    for other in incoming[1:]:
+        result = numbers.times(result[:, None], other).flatten(0, 1)
+    return result
 
 
 class FactorPassing(Passing):
@@ -59,69 +138,115 @@ class FactorPassing(Passing):
         assert choices.T is not None
         self.T, self.choices, self.potentials = choices.T, choices, potentials
         self.wiring, self.where = potentials.wiring, potentials.wiring.on(evidence.device)
-        self.unary = (potentials.unary / self.T)[:, None]
-        self.tables = [
-            (tables if used is None else tables[used]) / self.T
-            for used, tables in zip(self.where.tables, potentials.tables, strict=True)
-        ]
-        check_size(choices, self.unary, *self.tables)
-        self.mild = [categorical.is_mild(table) for table in self.tables]
+        self.has_zeros = any(_has_zeros(tensor) for tensor in (potentials.unary, *potentials.tables))
+        self.unary = categorical.scale(potentials.unary, 1 / self.T)[:, None]
         self.evidence = evidence
         self.scaled_evidence = categorical.scale(evidence, 1 / self.T)
-        self.entries = self.where.entries
+        tables = [categorical.scale(tables, 1 / self.T) for tables in potentials.tables]
+        check_size(choices, *(categorical.without_zeros(tensor) for tensor in (self.unary, *tables)))
+        self.arithmetic = [self._arithmetic(each) for each in tables]
+        self.tables = [
+            self._prepared(each if used is None else each.index_select(0, used), numbers)
+            for numbers, used, each in zip(self.arithmetic, self.where.tables, tables, strict=True)
+        ]
+
+    def _arithmetic(self, tables: Tensor) -> Arithmetic:
+        if not self.choices.sums:
+            return Maxima
+        return Sums if categorical.is_mild(tables) else Logs
+
+    def _prepared(self, tables: Tensor, numbers: Arithmetic) -> Tensor:
+        """Tables [F, *shape] as [*shape, F], in the order in memory that is read fastest."""
+        prepared = numbers.table(tables.movedim(0, -1), tables.dim() - 1)
+        by_products = numbers is Sums and tables[0].numel() * self.batch > SMALL
+        return prepared if by_products else prepared.contiguous()
 
     @property
     def batch(self) -> int:
         return self.scaled_evidence.shape[1]
 
-    def initial(self) -> Messages:
-        return tuple(
-            tuple(self.scaled_evidence.new_zeros(len(group.scope), size, self.batch) for size in group.shape)
-            for group in self.wiring.groups
-        )
+    def initial(self) -> Tensor:
+        return self.scaled_evidence.new_zeros(len(self.where.sent), self.batch)
 
-    def sums(self, messages: Messages) -> Tensor:
+    def sums(self, messages: Tensor) -> Tensor:
         """θ_i + Σ_f m_fi for every state of every variable [total, B]."""
-        total = self.unary.expand_as(self.scaled_evidence)
-        for entries, group in zip(self.entries, messages, strict=True):
-            for entry, arrived in zip(entries, group, strict=True):
-                total = total.index_add(0, entry.flatten(), arrived.flatten(0, 1))
-        return total
+        return self.unary + self.where.collect(messages)
 
-    def send(self, messages: Messages) -> Messages:
-        belief = self.sums(messages) + self.scaled_evidence
-        new = []
-        for entries, table, mild, group in zip(self.entries, self.tables, self.mild, messages, strict=True):
-            cavities = [belief[entry] - arrived for entry, arrived in zip(entries, group, strict=True)]
-            fresh = (
-                categorical.normalise(message(axis, cavities, table, self.choices.sums, mild), 1) for axis in range(len(group))
-            )
-            new.append(tuple(damp(sent, old, self.choices.damping) for sent, old in zip(fresh, group, strict=True)))
-        return tuple(new)
+    def cavities(self, messages: Tensor) -> Tensor:
+        """Everything a variable knows except what came from the receiver, for every message [M, B]."""
+        if not self.has_zeros:
+            return self.where.spread(self.sums(messages) + self.scaled_evidence) - messages
+        zero = messages.isneginf()
+        others = messages.masked_fill(zero, 0)
+        alone = self.unary + self.scaled_evidence
+        belief = alone.masked_fill(alone.isneginf(), 0) + self.where.collect(others)
+        zeros = alone.isneginf() + self.where.collect(zero.to(messages.dtype))
+        self._refuse_contradictions(zeros == 0)
+        ruled_out = self.where.spread(zeros) - zero.to(zeros.dtype) > 0
+        return (self.where.spread(belief) - others).masked_fill(ruled_out, -torch.inf)
 
-    def update(self, messages: Messages) -> tuple[Messages, dict[str, Tensor]]:
+    def _refuse_contradictions(self, possible: Tensor) -> None:
+        """Raise an InputError if a variable has no possible state left [total, B]."""
+        if not has_values(possible):
+            return
+        count = torch.zeros(len(self.wiring.n_states), self.batch, device=possible.device)
+        impossible = count.index_add(0, self.where.variable, possible.to(count.dtype)) == 0
+        if bool(impossible.any()):
+            variable, row = impossible.nonzero()[0].tolist()
+            raise InputError(self.potentials.contradiction(variable, row if self.batch > 1 else None))
+
+    def send(self, messages: Tensor) -> Tensor:
+        cavity, parts = self.cavities(messages), []
+        for blocks, table, numbers, group in zip(
+            self.where.blocks, self.tables, self.arithmetic, self.wiring.groups, strict=True
+        ):
+            incoming = [
+                numbers.incoming(cavity[block].view(size, -1, self.batch))
+                for block, size in zip(blocks, group.shape, strict=True)
+            ]
+            parts += [_normalised(numbers.logs(sent)).flatten(0, 1) for sent in outgoing(table, incoming, numbers)]
+        return self._damp(torch.cat(parts), messages) if parts else messages
+
+    def _damp(self, new: Tensor, old: Tensor) -> Tensor:
+        """A state that is ruled out once stays so: damping leaves it alone."""
+        if not self.has_zeros or not self.choices.damping:
+            return damp(new, old, self.choices.damping)
+        zero = new.isneginf()
+        mixed = damp(new.masked_fill(zero, 0), old.masked_fill(old.isneginf(), 0), self.choices.damping)
+        return mixed.masked_fill(zero, -torch.inf)
+
+    def update(self, messages: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         new, residual = self.send(messages), self.before()["residual"]
-        for after, before in zip(new, messages, strict=True):
-            for sent, old in zip(after, before, strict=True):
-                residual = torch.maximum(residual, categorical.change(sent, old, 1).amax(0))
+        for blocks, group in zip(self.where.blocks, self.wiring.groups, strict=True):
+            for block, size in zip(blocks, group.shape, strict=True):
+                sent, old = (each[block].view(size, -1, self.batch) for each in (new, messages))
+                residual = torch.maximum(residual, categorical.change(sent, old, 0, self.has_zeros).amax(0))
         return new, {"residual": self.T * residual}
 
-    def answers(self, messages: Messages) -> tuple[Distribution, Distribution]:
-        """Marginals; a state that is ruled out gets its −1000, padding −∞."""
+    def answers(self, messages: Tensor) -> tuple[Distribution, Distribution]:
+        """Marginals; a state that is ruled out by evidence gets its −1000, by a table −∞ as padding does."""
+        sums = self.sums(messages)
+        if self.has_zeros:
+            self._refuse_contradictions(~(sums + self.scaled_evidence).isneginf())
         shown = self.evidence.clamp_min(categorical.HARD_LOG)
-        return self.potentials.answers(self.where.rows(self.T * self.sums(messages) + shown))
+        return self.potentials.answers(self.where.rows(categorical.scale(sums, self.T) + shown))
 
-    def shown(self, messages: Messages) -> dict[str, Tensor]:
+    def shown(self, messages: Tensor) -> dict[str, Tensor]:
         """On a pairwise graph, "directed" messages [2E, B, S] padded with 0: entry 2e goes along edge e, 2e + 1 back."""
         groups = self.wiring.groups
+        scaled = categorical.scale(messages, self.T)
+        parts = [
+            [scaled[block].view(size, -1, self.batch).transpose(0, 1) for block, size in zip(blocks, group.shape, strict=True)]
+            for blocks, group in zip(self.where.blocks, groups, strict=True)
+        ]
         if any(len(group.shape) != 2 for group in groups):
-            return {f"factors_{g}_axis_{a}": self.T * sent for g, group in enumerate(messages) for a, sent in enumerate(group)}
+            return {f"factors_{g}_axis_{a}": sent for g, axes in enumerate(parts) for a, sent in enumerate(axes)}
         count, states = sum(len(group.scope) for group in groups), max(self.wiring.n_states)
         directed = self.scaled_evidence.new_zeros(2 * count, states, self.batch)
         ends = np.zeros((2, 2 * count), dtype=np.int64)
-        for group, (back, forth) in zip(groups, messages, strict=True):
+        for group, (back, forth) in zip(groups, parts, strict=True):
             for way, (sent, size) in enumerate(((forth, group.shape[1]), (back, group.shape[0]))):
-                padded = pad(self.T * sent, (0, 0, 0, states - size))
+                padded = pad(sent, (0, 0, 0, states - size))
                 directed = directed.index_copy(0, torch.tensor(2 * group.number + way, device=padded.device), padded)
                 ends[:, 2 * group.number + way] = group.scope.T[:: 1 - 2 * way]
         source, sink = torch.tensor(ends, device=directed.device)
@@ -132,5 +257,17 @@ class FactorPassing(Passing):
 
     @staticmethod
     def kept_bytes(potentials: FactorPotentials, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
-        sent = sum(len(group.scope) * sum(group.shape) for group in potentials.wiring.groups)
-        return n_layers * max(1, sent) * potentials.unary.dtype.itemsize * 8
+        kept = 0
+        for group, tables in zip(potentials.wiring.groups, potentials.tables, strict=True):
+            scores = 0 if categorical.is_mild(tables) and len(group.shape) == 2 else 2 * math.prod(group.shape)
+            kept += len(group.scope) * (8 * sum(group.shape) + scores)
+        return n_layers * max(1, kept) * potentials.unary.dtype.itemsize
+
+
+def _normalised(message: Tensor) -> Tensor:
+    """The same message [S, F, B] with its largest entry at 0. No answer depends on this constant, nor does its gradient."""
+    return message - message.detach().amax(0)
+
+
+def _has_zeros(log: Tensor) -> bool:
+    return has_values(log) and bool(log.detach().isneginf().any())

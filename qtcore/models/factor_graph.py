@@ -1,0 +1,417 @@
+"""Any graphical model of categorical variables: a factor graph with tied and untied tables of any order."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from qtcore import evidence
+from qtcore.errors import InputError, nearest
+from qtcore.models.base import TemperedModel
+from qtcore.potentials import FactorPotentials, Wiring
+from qtcore.query import Query
+from qtcore.support.tensors import has_values, normal
+from qtcore.variables import Categorical
+from qtcore.wiring import Whole
+
+INITIAL_POTENTIAL = 0.1
+"""Standard deviation of the initial log-potentials: not 0, or the states of hidden variables would stay identical."""
+
+MAX_PADDED = 2**26
+"""Variables times states of the largest one, the size of an answer: its indices take eight bytes each."""
+
+Shape = tuple[int, ...]
+
+
+class Template(NamedTuple):
+    """All factors of one name: they share its table, or each has its own in a stack of them."""
+
+    scopes: Whole
+    """[F, order]"""
+    numbers: Whole
+    """Their indices among all factors [F]."""
+    stacked: bool
+    first: int
+    """The index of its first table among all tables of the graph."""
+
+
+class FactorGraph(TemperedModel):
+    """p(x) ∝ exp(Σ_f table_f(x_f)) over categorical variables, for factors of any order with tables of log-potentials.
+
+    Args:
+        n_states: the number of states of each variable; or, by name, the number of states or the names of the states.
+        tables: by name, the shape of a learned table (whole numbers), or its log-potentials (an array); −∞ is a zero of the
+            potential. All factors of that name share the table, the axes in the order of their scopes. With one axis more,
+            in front, each factor has a table of its own.
+        factors: pairs (table's name, scope). A scope lists variables, by number or by name; an array of scopes [F, order]
+            stands for F factors.
+        hidden: variables that are never observed and never reported among the marginals. A query has one column for
+            each of the others, in increasing order: whole numbers [B, V], or likelihoods [B, V, S].
+        fixed: names of tables that training leaves alone.
+
+    Example:
+        >>> import torch, qtcore
+        >>> xor = torch.tensor([[[0.0, -5], [-5, 0]], [[-5, 0], [0, -5]]])
+        >>> graph = qtcore.FactorGraph(
+        ...     n_states=(2,) * 5, tables={"xor": xor, "edge": [2, 2]}, fixed=["xor"],
+        ...     factors=[("xor", (0, 1, 2)), ("xor", (2, 3, 4)), ("edge", (0, 4))],
+        ... )
+        >>> query = qtcore.Query(torch.ones(1, 5), torch.tensor([[True, True, False, False, False]]))
+        >>> graph(query).probs.shape
+        torch.Size([1, 5, 2])
+    """
+
+    variables: Categorical
+    may_hold_zeros = ("tables.",)
+
+    def __init__(
+        self,
+        n_states: "Sequence[int] | Mapping[str, int | Sequence[str]]",
+        tables: Mapping[str, Any],
+        factors: Sequence[tuple[str, Any]],
+        hidden: "Sequence[int | str]" = (),
+        fixed: Sequence[str] = (),
+        n_layers: int = 10,
+        temperature: float = 1.0,
+        learn_temperature: bool = False,
+        damping: float = 0.0,
+        device: "torch.device | str | None" = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
+        self.n_states, self.names, self.state_names = _variables(n_states)
+        self._places = {name: place for place, name in enumerate(self.names)}
+        self.hidden = tuple(sorted(self.place(variable) for variable in hidden))
+        check_variables(self.n_states, self.hidden)
+        if not isinstance(tables, Mapping):
+            raise InputError(f"tables must be given by name, as {{name: shape or log-potentials}}, not {type(tables).__name__}.")
+        self.tables = nn.ParameterDict()
+        for name, given in tables.items():
+            self._add_table(name, given, factory)
+        self.fixed = tuple(fixed)
+        for name in self.fixed:
+            if name not in self.tables:
+                raise InputError(f"there is no table named {name!r} to be fixed; {nearest(str(name), list(self.tables))}")
+            self.tables[name].requires_grad_(False)
+        self.templates = self._templates(factors)
+        self.wiring = self._wiring()
+        visible = tuple(self.n_states[i] for i in self.wiring.visible)
+        self.variables = Categorical((len(visible),), visible, max(self.n_states))
+        self._pieces = [list(self._group_pieces(group.tables)) for group in self.wiring.groups]
+        self._indices: dict[Any, Tensor] = {}
+
+    # ------------------------------------------------------------------ construction
+
+    def place(self, variable: "int | str") -> int:
+        """The number of a variable, from its name or its number."""
+        if isinstance(variable, str):
+            if variable not in self._places:
+                raise InputError(f"there is no variable named {variable!r}; {nearest(variable, list(self.names))}")
+            return self._places[variable]
+        if isinstance(variable, bool) or not isinstance(variable, int | np.integer):
+            raise InputError(f"a variable is named by its number or its name, not by {variable!r}.")
+        return int(variable)
+
+    def _add_table(self, name: Any, given: Any, factory: dict[str, Any]) -> None:
+        if not isinstance(name, str) or not name or "." in name or hasattr(self.tables, name):
+            raise InputError(f"a table cannot be named {name!r}; give a word without a full stop.")
+        shape = _shape(given)
+        if shape is not None:
+            values = normal(*shape, scale=INITIAL_POTENTIAL, **factory)
+        else:
+            try:
+                values = given if isinstance(given, Tensor) else torch.as_tensor(given)
+                values = values.detach().to(device=factory["device"], dtype=factory["dtype"] or torch.get_default_dtype())
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise InputError(f"the table {name!r} must be a shape or an array of log-potentials ({error}).") from error
+            if has_values(values) and bool((values.isnan() | values.isposinf()).any()):
+                raise InputError(f"the table {name!r} holds NaN or infinity; log-potentials are finite, or −∞ for a zero.")
+            values = values.clone()
+        self.tables[name] = nn.Parameter(values)
+
+    def _templates(self, factors: Sequence[tuple[str, Any]]) -> dict[str, Template]:
+        singles: dict[str, tuple[list[Any], list[int]]] = {name: ([], []) for name in self.tables}
+        arrays: dict[str, list[tuple[Whole, Whole]]] = {name: [] for name in self.tables}
+        count = 0
+        for entry in factors:
+            try:
+                name, scope = entry
+                own = singles[name]
+            except (TypeError, ValueError) as error:
+                raise InputError(f"a factor is a pair (table's name, scope), not {entry!r}.") from error
+            except KeyError as error:
+                raise InputError(f"there is no table named {name!r}; {nearest(str(name), list(self.tables))}") from error
+            if isinstance(scope, np.ndarray | Tensor) or (len(scope) and isinstance(scope[0], list | tuple)):
+                block = self._scopes(name, scope)
+                block = block[None] if block.ndim == 1 else block
+                arrays[name].append((block, np.arange(count, count + len(block))))
+                count += len(block)
+            else:
+                own[0].append(scope)
+                own[1].append(count)
+                count += 1
+        templates, first = {}, 0
+        for name, (scopes, numbers) in singles.items():
+            parts = arrays[name]
+            if scopes:
+                parts.append((self._scopes(name, scopes), np.array(numbers)))
+            if not parts:
+                raise InputError(f"the table {name!r} is used by no factor; leave it out.")
+            if len({part.shape[1] for part, _ in parts}) > 1:
+                raise InputError(f"the factors of table {name!r} must have scopes of one length.")
+            scope, number = (np.concatenate(each) for each in zip(*parts, strict=True))
+            order = np.argsort(number, kind="stable")
+            templates[name] = self._template(name, scope[order], number[order], first)
+            first += len(scope) if templates[name].stacked else 1
+        return templates
+
+    def _scopes(self, name: str, scopes: Any) -> Whole:
+        """Scopes as numbers [F, order]."""
+        if self.names and not isinstance(scopes, np.ndarray | Tensor):
+            scopes = [[self.place(variable) for variable in scope] for scope in scopes]
+        try:
+            array = np.asarray(scopes)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"the factors of table {name!r} must have scopes of one length ({error}).") from error
+        if array.size == 0 and array.ndim <= 2:
+            return array.astype(np.int64)
+        if array.dtype.kind not in "iu" or array.ndim > 2:
+            raise InputError(f"the scopes of table {name!r} must be lists of variables of one length, as whole numbers or names.")
+        return array.astype(np.int64)
+
+    def _template(self, name: str, scopes: Whole, numbers: Whole, first: int) -> Template:
+        count, order = len(self.n_states), scopes.shape[1]
+        outside = ((scopes < 0) | (scopes >= count)).any(1)
+        ordered = np.sort(scopes, 1)
+        twice = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+        for bad, what in ((outside, f"must name variables among 0 … {count - 1}"), (twice, "names a variable twice")):
+            if bad.any():
+                raise InputError(f"the scope {tuple(scopes[bad][0].tolist())} of table {name!r} {what}.")
+        shape = tuple(self.tables[name].shape)
+        stacked = len(shape) == order + 1
+        if len(shape) != order and not stacked:
+            raise InputError(f"the table {name!r} has {len(shape)} axes, but its factors have {order} variables.")
+        if stacked and shape[0] != len(scopes):
+            raise InputError(f"the table {name!r} is a stack of {shape[0]} tables for {len(scopes)} factors; give one for each.")
+        wrong = (np.array(self.n_states)[scopes] != np.array(shape[stacked:])).any(1)
+        if wrong.any():
+            scope = scopes[wrong][0].tolist()
+            sizes = [self.n_states[i] for i in scope]
+            raise InputError(f"the table {name!r} has the shape {list(shape[stacked:])}, but {tuple(scope)} have {sizes} states.")
+        return Template(scopes, numbers, stacked, first)
+
+    def _wiring(self) -> Wiring:
+        """Of the factors with at least two variables; the others are unary terms."""
+        longer = [template for template in self.templates.values() if template.scopes.shape[1] > 1]
+        total = sum(len(template.scopes) for template in self.templates.values())
+        counted = np.zeros(total, dtype=np.int64)
+        for template in longer:
+            counted[template.numbers] = 1
+        rank = counted.cumsum() - 1
+        blocks = [
+            (t.scopes, t.first + (np.arange(len(t.scopes)) if t.stacked else np.zeros(len(t.scopes), dtype=np.int64)), rank[t.numbers])
+            for t in longer
+        ]
+        return Wiring.of_arrays(self.n_states, blocks, self.hidden, self.names)
+
+    def _group_pieces(self, tables: Whole) -> Iterator[tuple[str, "Whole | None"]]:
+        """Where a group's tables come from: names, each with the rows of its stack (None for all, or for a single table)."""
+        for name, template in self.templates.items():
+            count = len(template.scopes) if template.stacked else 1
+            inside = tables[(tables >= template.first) & (tables < template.first + count)] - template.first
+            if len(inside) and template.scopes.shape[1] > 1:
+                yield name, None if len(inside) == count else inside
+
+    # ------------------------------------------------------------------ interface
+
+    def config(self) -> dict[str, Any]:
+        variables: Any = self.n_states
+        if self.names:
+            states = zip(self.names, self.n_states, self.state_names, strict=True)
+            variables = {name: size if labels is None else labels for name, size, labels in states}
+        graph = {
+            "n_states": variables,
+            "tables": {name: list(table.shape) for name, table in self.tables.items()},
+            "factors": self.factors(),
+            "hidden": self.hidden,
+            "fixed": self.fixed,
+        }
+        return graph | self._tempered_config()
+
+    def factors(self) -> list[tuple[str, list[list[int]]]]:
+        """All factors in their order: the name of a table, with the scopes of the factors in succession that use it."""
+        owner = np.zeros(self.n_factors, dtype=np.int64)
+        names = list(self.templates)
+        for index, template in enumerate(self.templates.values()):
+            owner[template.numbers] = index
+        ends = np.flatnonzero(np.diff(owner, append=-1)) + 1
+        done, start, result = [0] * len(names), 0, []
+        for end in ends.tolist():
+            index, size = int(owner[start]), end - start
+            scopes = self.templates[names[index]].scopes[done[index] : done[index] + size].tolist()
+            result.append((names[index], scopes))
+            done[index] += size
+            start = end
+        return result
+
+    @property
+    def n_factors(self) -> int:
+        return sum(len(template.scopes) for template in self.templates.values())
+
+    def extra_repr(self) -> str:
+        sizes = f"{len(self.n_states)} variables, {self.n_factors} factors, {len(self.tables)} tables"
+        options = ", ".join(f"{key}={value!r}" for key, value in self._tempered_config().items())
+        return f"{sizes}, {options}"
+
+    def graph(self) -> FactorPotentials:
+        tables = []
+        for pieces in self._pieces:
+            parts = [self._piece(name, rows) for name, rows in pieces]
+            tables.append(parts[0] if len(parts) == 1 else torch.cat(parts))
+        return FactorPotentials(self.wiring, self._unary(), tuple(tables))
+
+    def _piece(self, name: str, rows: "Whole | None") -> Tensor:
+        table: Tensor = self.tables[name]
+        if not self.templates[name].stacked:
+            return table[None]
+        return table if rows is None else table.index_select(0, self._index((name, id(rows)), rows))
+
+    def _unary(self) -> Tensor:
+        """The terms of single variables [total]; a factor without variables is a constant, which the first one takes."""
+        unary = torch.zeros(sum(self.n_states), dtype=self.dtype, device=self.device)
+        offset = np.cumsum((0, *self.n_states))
+        for name, (scopes, _, stacked, _) in self.templates.items():
+            if (order := scopes.shape[1]) > 1:
+                continue
+            table: Tensor = self.tables[name]
+            if order == 1:
+                entries = self._index(name, (offset[scopes] + np.arange(table.shape[-1])).ravel())
+                values = table.flatten() if stacked else table.repeat(len(scopes))
+            else:
+                entries = self._index(name, np.arange(self.n_states[0]))
+                values = (table.sum() * (1 if stacked else len(scopes))).expand(self.n_states[0])
+            unary = unary.index_add(0, entries, values)
+        return unary
+
+    def _index(self, key: Any, array: Any) -> Tensor:
+        """An array as a tensor on the model's device, kept for the next call."""
+        kept = self._indices.get(key)
+        if kept is None or kept.device != self.device:
+            with torch.inference_mode(False):
+                kept = self._indices[key] = torch.tensor(array, device=self.device)
+        return kept
+
+    def evidence(self, query: Query, dtype: torch.dtype | None = None) -> Tensor:
+        """Log-likelihoods of all states [total, B]; 0 for hidden variables."""
+        dtype = dtype or self.dtype
+        where = self.wiring.on(query.device)
+        sizes = torch.tensor(self.variables.n_states, dtype=dtype, device=query.device)
+        log = evidence.categorical(self._likelihood(query, dtype), query.observed.to(dtype), sizes)
+        return where.flat(log.new_zeros(len(query), *where.padding.shape).index_copy(1, where.visible, log))
+
+    def _likelihood(self, query: Query, dtype: torch.dtype) -> Tensor:
+        """Likelihoods [B, V, S] that sum to 1 over the states; a constant where unobserved."""
+        where = self.wiring.on(query.device)
+        padding = where.padding[where.visible]
+        if query.values.dim() == 2:
+            value = torch.where(query.observed > 0, query.values, 0).long()
+            return (value[..., None] == torch.arange(padding.shape[1], device=value.device)).to(dtype)
+        likelihood = torch.where(query.observed[..., None] > 0, query.values, 1).masked_fill(padding, 0)
+        likelihood = (likelihood / likelihood.amax(-1, keepdim=True)).to(dtype)  # first, or it may overflow the dtype
+        return likelihood / likelihood.sum(-1, keepdim=True)
+
+    def query(self, known: "Mapping[int | str, Any]") -> Query:
+        """A query of one row: for each variable that is observed, its state (by number or name), or likelihoods of its states.
+
+        Example:
+            >>> import qtcore
+            >>> rain = qtcore.FactorGraph({"rain": ["no", "yes"], "wet": ["no", "yes"]}, {"edge": [2, 2]}, [("edge", ("rain", "wet"))])
+            >>> rain.query({"wet": "yes"}).observed
+            tensor([[False,  True]])
+        """
+        columns = {variable: column for column, variable in enumerate(self.wiring.visible)}
+        values = torch.zeros(1, len(columns), self.variables.width, dtype=self.dtype)
+        observed = torch.zeros(1, len(columns), dtype=torch.bool)
+        for given, state in known.items():
+            variable = self.place(given)
+            if variable not in columns:
+                known_as = "is hidden" if variable in self.hidden else "does not exist"
+                raise InputError(f"the variable {given!r} {known_as}, so that it cannot be observed.")
+            observed[0, columns[variable]] = True
+            values[0, columns[variable], : self.n_states[variable]] = self._reading(variable, state)
+        return Query(values, observed).to(self.device)
+
+    def _reading(self, variable: int, state: Any) -> Tensor:
+        size, labels = self.n_states[variable], self.state_names[variable] if self.state_names else None
+        if isinstance(state, str):
+            if labels is None or state not in labels:
+                raise InputError(f"the variable {self.wiring.name(variable)} has no state {state!r}; it has {labels or size}.")
+            state = labels.index(state)
+        if isinstance(state, int) and not isinstance(state, bool):
+            if not 0 <= state < size:
+                raise InputError(f"the variable {self.wiring.name(variable)} has the states 0 … {size - 1}, not {state}.")
+            return torch.arange(size) == state
+        likelihood = torch.as_tensor(state)
+        if likelihood.shape != (size,):
+            raise InputError(f"the variable {self.wiring.name(variable)} needs a state or {size} likelihoods, not {state!r}.")
+        return likelihood
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading of arguments
+
+
+def _variables(given: Any) -> tuple[Shape, tuple[str, ...], tuple[tuple[str, ...] | None, ...]]:
+    """Numbers of states, names of the variables, and names of their states, () where there are none."""
+    if not isinstance(given, Mapping):
+        try:
+            sizes = np.asarray(given)
+            if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):
+                raise ValueError(f"not {given!r:.80}")
+        except (TypeError, ValueError) as error:
+            raise InputError(f"n_states must be whole numbers, one for each variable ({error}).") from error
+        return tuple(sizes.astype(np.int64).tolist()), (), ()
+    sizes_of, labels = [], []
+    for name, states in given.items():
+        if not isinstance(name, str) or not name:
+            raise InputError(f"a variable's name must be a word, not {name!r}.")
+        if isinstance(states, int) and not isinstance(states, bool):
+            sizes_of.append(states)
+            labels.append(None)
+            continue
+        if isinstance(states, str) or not all(isinstance(label, str) for label in states) or len(set(states)) < len(states):
+            raise InputError(f"the states of {name!r} must be a number or a list of different names, not {states!r}.")
+        sizes_of.append(len(states))
+        labels.append(tuple(states))
+    return tuple(sizes_of), tuple(given), tuple(labels)
+
+
+def check_variables(n_states: Shape, hidden: Shape) -> None:
+    """Raise an InputError unless each variable has a state, and hidden ones leave a visible one."""
+    count = len(n_states)
+    if count == 0 or min(n_states) < 1:
+        raise InputError(f"n_states must give each variable at least one state, not {list(n_states[:20])}.")
+    if count * max(n_states) > MAX_PADDED:
+        raise InputError(
+            f"{count} variables with up to {max(n_states)} states are too many: answers have as many states for each, "
+            f"and may have {MAX_PADDED} in all."
+        )
+    if any(not 0 <= i < count for i in hidden) or len(set(hidden)) < len(hidden):
+        raise InputError(f"hidden must name distinct variables among 0 … {count - 1}, not {list(hidden)}.")
+    if len(hidden) == count:
+        raise InputError("at least one variable must be visible.")
+
+
+def _shape(given: Any) -> Shape | None:
+    """A shape: a list or tuple of whole numbers; None for anything else, which are log-potentials."""
+    if not isinstance(given, list | tuple | torch.Size):
+        return None
+    if not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in given):
+        return None
+    if any(size < 1 for size in given) or math.prod(given) > 2**40:
+        raise InputError(f"the shape of a table must be whole numbers ≥ 1, not {list(given)}.")
+    return tuple(int(size) for size in given)
