@@ -137,7 +137,7 @@ def _by_shape(sizes: Whole) -> list[tuple[tuple[int, ...], Whole]]:
 
 def _grouped(shape: tuple[int, ...], scope: Whole, table: Whole, number: Whole) -> list[Factors]:
     """Factors of one shape, with each table that many of them share in a group of its own."""
-    tables, local, uses = np.unique(table, return_inverse=True, return_counts=True)
+    _, local, uses = np.unique(table, return_inverse=True, return_counts=True)
     shared = uses >= max(TIED, len(table) / MAX_TIED_GROUPS)
     parts = [np.flatnonzero(local == k) for k in np.flatnonzero(shared)]
     parts.append(np.flatnonzero(~shared[local]))

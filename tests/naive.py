@@ -12,6 +12,7 @@ architectures, derived for each PGM class"; where they are silent:
   θ2 = −1/(2σ_B²).
 """
 
+import itertools
 import math
 from typing import Any
 
@@ -233,6 +234,8 @@ def log_or_zero(p: float) -> float:
 def soft_max(terms: Row, T: float) -> float:
     """T log Σ e^{x/T}; the largest term when T = 0."""
     top = max(terms)
+    if top == -math.inf:
+        return top
     return top if T == 0 else top + T * math.log(sum(math.exp((x - top) / T) for x in terms))
 
 
@@ -301,6 +304,78 @@ def pairwise_mrf(model: Any, query: Any, n_layers: int, damping: float = 0.0) ->
         for i, S in enumerate(n_states):
             evidence = shown(u[i])
             belief = [unary[i][s] + evidence[s] + sum(m[k, i][s] for k in neighbours[i]) for s in range(S)]
+            beliefs.append(log_softmax(belief) + [-math.inf] * (max(n_states) - S))
+        visible.append([beliefs[i] for i in visible_variables])
+        hidden.append([beliefs[i] for i in hidden_variables])
+    shape = (len(hidden), len(hidden_variables), max(n_states))
+    return _tensor(visible), _tensor(hidden).reshape(shape)
+
+
+def factors_of(model: Any) -> list[tuple[tuple[int, ...], Any]]:
+    """Every factor of a factor graph by itself: its scope and its log-potentials, as nested lists."""
+    result, used = [], dict.fromkeys(model.tables, 0)
+    for name, scopes in model.config()["factors"]:
+        for scope in scopes:
+            table = model.tables[name]
+            if table.dim() > len(scope):  # a stack: a table for each
+                table = table[used[name]]
+            used[name] += 1
+            result.append((tuple(scope), _numbers(table)))
+    return result
+
+
+def entry(table: Any, state: tuple[int, ...]) -> float:
+    for s in state:
+        table = table[s]
+    return float(table)
+
+
+def factor_graph(model: Any, query: Any, n_layers: int, damping: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Log-beliefs of the visible variables [B, V, S] and of the hidden ones [B, n_hidden, S], padded with −∞.
+
+    m_fj(s_j) = T log Σ_{s_i, i≠j} exp((table_f(s) + Σ_{i≠j} (θ_i + u_i + Σ_{g≠f} m_gi)(s_i)) / T), where θ_i are the factors
+    of one variable.
+    """
+    n_states, T = list(model.n_states), float(model.T)
+    hidden_variables = sorted(model.hidden)
+    visible_variables = [i for i in range(len(n_states)) if i not in hidden_variables]
+    unary = [[0.0] * S for S in n_states]
+    factors = []
+    for scope, table in factors_of(model):
+        if len(scope) == 1:
+            unary[scope[0]] = [a + b for a, b in zip(unary[scope[0]], table, strict=True)]
+        elif len(scope) > 1:
+            factors.append((scope, table))
+    visible, hidden = [], []
+    for values, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
+        u = [[0.0] * S for S in n_states]
+        for column, i in enumerate(visible_variables):
+            u[i] = category_unary(values[column], weights[column], n_states[i])
+        m = {(f, i): [0.0] * n_states[i] for f, (scope, _) in enumerate(factors) for i in scope}
+        for _ in range(n_layers):
+            new = {}
+            for f, j in m:
+                scope, table = factors[f]
+                message = []
+                for t in range(n_states[j]):
+                    terms = []
+                    for state in itertools.product(*(range(n_states[i]) for i in scope)):
+                        if state[scope.index(j)] != t:
+                            continue
+                        term = entry(table, state)
+                        for i, s in zip(scope, state, strict=True):
+                            if i != j:
+                                term += unary[i][s] + u[i][s] + sum(m[g, k][s] for g, k in m if k == i and g != f)
+                        terms.append(term)
+                    message.append(soft_max(terms, T))
+                new[f, j] = [
+                    x if x == -math.inf else damp(x, old, damping) for x, old in zip(normalise(message), m[f, j], strict=True)
+                ]
+            m = new
+        beliefs = []
+        for i, S in enumerate(n_states):
+            evidence = shown(u[i])
+            belief = [unary[i][s] + evidence[s] + sum(m[g, k][s] for g, k in m if k == i) for s in range(S)]
             beliefs.append(log_softmax(belief) + [-math.inf] * (max(n_states) - S))
         visible.append([beliefs[i] for i in visible_variables])
         hidden.append([beliefs[i] for i in hidden_variables])

@@ -14,6 +14,7 @@ propagation is compared with.
 A temperature changes belief propagation, not the model's distribution: none of this depends on a model's `T`.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -295,6 +296,22 @@ class _PairwiseOracle(_DiscreteOracle):
         return Categorical(logits=_stack(padded, width), validate_args=False)
 
 
+class _FactorGraphOracle(_PairwiseOracle):
+    """Factors of any order: every joint state by itself, every factor looked up in its table."""
+
+    def __init__(self, model: Any, size: tuple[int, ...] | None) -> None:
+        from .naive import entry, factors_of
+
+        self.n_states = [int(n) for n in model.n_states]
+        weights = torch.zeros(self.n_states, dtype=torch.float64)
+        for scope, table in factors_of(model):
+            for state in itertools.product(*map(range, self.n_states)):
+                weights[state] += entry(table, tuple(state[i] for i in scope))
+        self.joint = Discrete(weights)
+        self.hidden = sorted(int(i) for i in model.hidden)
+        self.visible = [i for i in range(len(self.n_states)) if i not in self.hidden]
+
+
 class _GridOracle(_DiscreteOracle):
     """Pixels, row by row; the evidence is w·p(v | label) + (1 − w)/2, where a fractional v mixes p(on) and p(off)."""
 
@@ -423,6 +440,7 @@ _ORACLES: dict[str, type[_DiscreteOracle] | type[_GaussianOracle]] = {
     "GaussianRBM": _GaussianOracle,
     "GridMRF": _GridOracle,
     "PairwiseMRF": _PairwiseOracle,
+    "FactorGraph": _FactorGraphOracle,
 }
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
-from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query, kernels
+from qtcore import DBM, RBM, FactorGraph, GaussianRBM, GridMRF, PairwiseMRF, Query, kernels
 from qtcore.models.base import Model, TemperedModel
 
 F64 = torch.float64
-KINDS = ("RBM", "DBM", "GaussianRBM", "GridMRF", "PairwiseMRF")
+KINDS = ("RBM", "DBM", "GaussianRBM", "GridMRF", "PairwiseMRF", "FactorGraph")
 TEMPERED = tuple(kind for kind in KINDS if kind != "GaussianRBM")
 EVIDENCE = ("hard", "soft", "mixed", "none")
 
@@ -82,6 +82,10 @@ def build(kind: str, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = F64
         model = GaussianRBM(4, 3, **options)
     elif kind == "GridMRF":
         model = GridMRF(2, 3, clones=(2, 1, 1), **options)
+    elif kind == "FactorGraph":
+        tables = {"edge": [2, 3], "three": [2, 2, 4], "own": [2, 2, 4], "bias": [2]}
+        factors = [("edge", (0, 1)), ("edge", (2, 1)), ("three", (0, 2, 3)), ("own", [(0, 3), (2, 3)]), ("bias", [(0,), (2,)])]
+        model = FactorGraph((2, 3, 2, 4), tables, factors, hidden=(2,), **options)
     else:
         edges = [(0, 1), (2, 1), (2, 3), (0, 3), (0, 2)]
         model = PairwiseMRF((2, 3, 2, 4), edges, hidden=(2,), **options)
@@ -107,7 +111,7 @@ def draw_truth(model: Model, seed: int, shape: Sequence[int]) -> Tensor:
     if isinstance(model, GaussianRBM):
         return normal(seed, *shape)
     size: Any = 2
-    if isinstance(model, PairwiseMRF):
+    if isinstance(model, FactorGraph):
         size = torch.tensor([model.n_states[i] for i in range(len(model.n_states)) if i not in model.hidden])
     return torch.floor(torch.rand(*shape, generator=rng(seed), dtype=F64) * size)
 
@@ -219,3 +223,77 @@ def bipartite_trees(draw: st.DrawFn, most: int = 4, least_visible: int = 1) -> T
             mask[draw(st.sampled_from(hidden)), k] = 1
             visible.append(k)
     return mask
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Factor graphs
+
+
+def log_potentials(seed: int, shape: Sequence[int], zeros: float) -> Tensor:
+    """Normal numbers, with −∞ for about such a share of them."""
+    ruled_out = torch.rand(*shape, generator=rng(seed + 1), dtype=F64) < zeros
+    return normal(seed, *shape).masked_fill(ruled_out, -math.inf)
+
+
+def with_tables(n_states: Sequence[int], scopes: Sequence[Sequence[int]], ties: Sequence[bool], seed: int, zeros: float) -> Any:
+    """Arguments of a FactorGraph: a factor shares the latest table of its shape if it is to be tied and there is one."""
+    tables: dict[str, Tensor] = {}
+    latest: dict[tuple[int, ...], str] = {}
+    factors = []
+    for k, (scope, tied) in enumerate(zip(scopes, ties, strict=True)):
+        shape = tuple(n_states[i] for i in scope)
+        if not tied or shape not in latest:
+            latest[shape] = f"table_{k}"
+            tables[f"table_{k}"] = log_potentials(seed + 10 * k, shape, zeros)
+        factors.append((latest[shape], tuple(scope)))
+    return {"n_states": list(n_states), "tables": tables, "factors": factors}
+
+
+@st.composite
+def factor_graphs(draw: st.DrawFn, zeros: bool = True) -> dict[str, Any]:
+    """Arguments of a FactorGraph: orders 1 to 4, states 1 to 5, some tables shared, some variables hidden."""
+    n_states = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5).filter(lambda sizes: math.prod(sizes) <= 400))
+    variables = range(len(n_states))
+    scope = st.lists(st.sampled_from(variables), unique=True, min_size=1, max_size=min(4, len(n_states)))
+    scopes = draw(st.lists(scope, min_size=1, max_size=6))
+    ties = [draw(st.booleans()) for _ in scopes]
+    hidden = draw(st.lists(st.sampled_from(variables), unique=True, max_size=len(n_states) - 1))
+    share = draw(st.sampled_from([0.0, 0.15, 0.4])) if zeros else 0.0
+    return with_tables(n_states, scopes, ties, draw(seeds), share) | {"hidden": hidden}
+
+
+@st.composite
+def factor_trees(draw: st.DrawFn, zeros: bool = True) -> dict[str, Any]:
+    """The same without loops: each further factor has one variable that is there already, and new ones."""
+    n_states, scopes = [draw(st.integers(1, 4))], []
+    for _ in range(draw(st.integers(1, 4))):
+        new = draw(st.lists(st.integers(1, 3), max_size=3))
+        own = [draw(st.integers(0, len(n_states) - 1)), *range(len(n_states), len(n_states) + len(new))]
+        scopes.append(draw(st.permutations(own)))
+        n_states += new
+    ties = [draw(st.booleans()) for _ in scopes]
+    hidden = draw(st.lists(st.integers(0, len(n_states) - 1), unique=True, max_size=len(n_states) - 1))
+    share = draw(st.sampled_from([0.0, 0.15, 0.4])) if zeros else 0.0
+    return with_tables(n_states, scopes, ties, draw(seeds), share) | {"hidden": hidden}
+
+
+def possible_states(model: Any) -> Tensor:
+    """All joint states of a factor graph that have a positive probability [states, n]."""
+    total = torch.zeros(tuple(model.n_states), dtype=F64)
+    for name, scopes in model.config()["factors"]:
+        for scope in scopes:
+            order = sorted(range(len(scope)), key=lambda axis: scope[axis])
+            shape = [model.n_states[i] if i in scope else 1 for i in range(len(model.n_states))]
+            total = total + model.tables[name].detach().permute(order).reshape(shape)
+    return (~total.isneginf()).nonzero()
+
+
+def ask_possible(model: Any, seed: int, evidence: str, batch: int = 2) -> Query | None:
+    """A query whose evidence is that of states with a positive probability; None if there is none."""
+    states = possible_states(model)
+    if not len(states):
+        return None
+    rows = states[torch.randint(len(states), (batch,), generator=rng(seed))]
+    visible = [i for i in range(len(model.n_states)) if i not in model.hidden]
+    weights = draw_weights(seed, (batch, len(visible)), evidence)
+    return Query(torch.where(weights == 0, math.nan, rows[:, visible].double()), weights, truth=rows[:, visible].double())

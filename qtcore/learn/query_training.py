@@ -332,7 +332,7 @@ class _Training:
             for start in range(0, len(query), self.chunk):
                 for layer in self.model.layers(query[start : start + self.chunk].to(self.model.device), engine=engine):
                     for name, message in layer.messages.items():
-                        if message.is_floating_point() and not bool(message.isfinite().all()):
+                        if bool((message.isnan() | message.isposinf()).any()):
                             raise NotFiniteError(f"the message {name!r} is not finite in layer {layer.index}.")
         except NotFiniteError as error:
             raise NotFiniteError(f"{when}: {error}") from error

@@ -26,6 +26,36 @@ MAX_PADDED = 2**26
 Shape = tuple[int, ...]
 
 
+class Tables(nn.Module):
+    """Parameters by name, whatever the name: nn.ParameterDict refuses those of its own methods, such as "copy"."""
+
+    def __setitem__(self, name: str, table: nn.Parameter) -> None:
+        self._parameters[name] = table
+
+    def __getitem__(self, name: str) -> nn.Parameter:
+        table = self._parameters[name]
+        assert table is not None
+        return table
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parameters
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def items(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((name, self[name]) for name in self)
+
+    def keys(self) -> list[str]:
+        return list(self)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name} {list(table.shape)}" for name, table in self.items())
+
+
 class Template(NamedTuple):
     """All factors of one name: they share its table, or each has its own in a stack of them."""
 
@@ -88,8 +118,8 @@ class FactorGraph(TemperedModel):
         self.hidden = tuple(sorted(self.place(variable) for variable in hidden))
         check_variables(self.n_states, self.hidden)
         if not isinstance(tables, Mapping):
-            raise InputError(f"tables must be given by name, as {{name: shape or log-potentials}}, not {type(tables).__name__}.")
-        self.tables = nn.ParameterDict()
+            raise InputError(f"tables must be given by name, {{name: shape or array}}, not as a {type(tables).__name__}.")
+        self.tables = Tables()
         for name, given in tables.items():
             self._add_table(name, given, factory)
         self.fixed = tuple(fixed)
@@ -117,7 +147,7 @@ class FactorGraph(TemperedModel):
         return int(variable)
 
     def _add_table(self, name: Any, given: Any, factory: dict[str, Any]) -> None:
-        if not isinstance(name, str) or not name or "." in name or hasattr(self.tables, name):
+        if not isinstance(name, str) or not name or "." in name:
             raise InputError(f"a table cannot be named {name!r}; give a word without a full stop.")
         shape = _shape(given)
         if shape is not None:
@@ -180,7 +210,7 @@ class FactorGraph(TemperedModel):
         if array.size == 0 and array.ndim <= 2:
             return array.astype(np.int64)
         if array.dtype.kind not in "iu" or array.ndim > 2:
-            raise InputError(f"the scopes of table {name!r} must be lists of variables of one length, as whole numbers or names.")
+            raise InputError(f"the scopes of table {name!r} must list variables, by whole numbers or names.")
         return array.astype(np.int64)
 
     def _template(self, name: str, scopes: Whole, numbers: Whole, first: int) -> Template:
@@ -196,12 +226,13 @@ class FactorGraph(TemperedModel):
         if len(shape) != order and not stacked:
             raise InputError(f"the table {name!r} has {len(shape)} axes, but its factors have {order} variables.")
         if stacked and shape[0] != len(scopes):
-            raise InputError(f"the table {name!r} is a stack of {shape[0]} tables for {len(scopes)} factors; give one for each.")
+            raise InputError(f"the table {name!r} is a stack of {shape[0]} tables for {len(scopes)} factors; give each one.")
         wrong = (np.array(self.n_states)[scopes] != np.array(shape[stacked:])).any(1)
         if wrong.any():
             scope = scopes[wrong][0].tolist()
             sizes = [self.n_states[i] for i in scope]
-            raise InputError(f"the table {name!r} has the shape {list(shape[stacked:])}, but {tuple(scope)} have {sizes} states.")
+            given = list(shape[stacked:])
+            raise InputError(f"the table {name!r} has the shape {given}, but {tuple(scope)} have {sizes} states.")
         return Template(scopes, numbers, stacked, first)
 
     def _wiring(self) -> Wiring:
@@ -212,10 +243,7 @@ class FactorGraph(TemperedModel):
         for template in longer:
             counted[template.numbers] = 1
         rank = counted.cumsum() - 1
-        blocks = [
-            (t.scopes, t.first + (np.arange(len(t.scopes)) if t.stacked else np.zeros(len(t.scopes), dtype=np.int64)), rank[t.numbers])
-            for t in longer
-        ]
+        blocks = [(t.scopes, t.first + t.stacked * np.arange(len(t.scopes)), rank[t.numbers]) for t in longer]
         return Wiring.of_arrays(self.n_states, blocks, self.hidden, self.names)
 
     def _group_pieces(self, tables: Whole) -> Iterator[tuple[str, "Whole | None"]]:
@@ -329,8 +357,9 @@ class FactorGraph(TemperedModel):
 
         Example:
             >>> import qtcore
-            >>> rain = qtcore.FactorGraph({"rain": ["no", "yes"], "wet": ["no", "yes"]}, {"edge": [2, 2]}, [("edge", ("rain", "wet"))])
-            >>> rain.query({"wet": "yes"}).observed
+            >>> variables = {"rain": ["no", "yes"], "wet": ["no", "yes"]}
+            >>> lawn = qtcore.FactorGraph(variables, {"edge": [2, 2]}, [("edge", ("rain", "wet"))])
+            >>> lawn.query({"wet": "yes"}).observed
             tensor([[False,  True]])
         """
         columns = {variable: column for column, variable in enumerate(self.wiring.visible)}
@@ -375,7 +404,8 @@ def _variables(given: Any) -> tuple[Shape, tuple[str, ...], tuple[tuple[str, ...
         except (TypeError, ValueError) as error:
             raise InputError(f"n_states must be whole numbers, one for each variable ({error}).") from error
         return tuple(sizes.astype(np.int64).tolist()), (), ()
-    sizes_of, labels = [], []
+    sizes_of: list[int] = []
+    labels: list[tuple[str, ...] | None] = []
     for name, states in given.items():
         if not isinstance(name, str) or not name:
             raise InputError(f"a variable's name must be a word, not {name!r}.")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from qtcore.errors import InputError
 from qtcore.models.factor_graph import FactorGraph, check_variables
+from qtcore.wiring import Whole
 
 
 class Views(Sequence[Tensor]):
@@ -106,7 +107,7 @@ class PairwiseMRF(FactorGraph):
         return result | {name: torch.stack(parts) for name, parts in stacks.items()}
 
 
-def _whole(n_states: Any, edges: Any, hidden: Any) -> "tuple[tuple[int, ...], np.ndarray[Any, np.dtype[np.int64]], tuple[int, ...]]":
+def _whole(n_states: Any, edges: Any, hidden: Any) -> tuple[tuple[int, ...], Whole, tuple[int, ...]]:
     try:
         sizes = tuple(int(size) for size in n_states)
         pairs = np.asarray(edges if isinstance(edges, np.ndarray) else [(int(i), int(j)) for i, j in edges], dtype=np.int64)
@@ -115,7 +116,7 @@ def _whole(n_states: Any, edges: Any, hidden: Any) -> "tuple[tuple[int, ...], np
         raise InputError(f"a graph is n_states [n], edges (i, j) and hidden [k], all whole numbers ({error}).") from error
 
 
-def _check_edges(count: int, pairs: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
+def _check_edges(count: int, pairs: Whole) -> None:
     outside = ((pairs < 0) | (pairs >= count)).any(1) | (pairs[:, 0] == pairs[:, 1])
     if outside.any():
         i, j = pairs[outside][0].tolist()
@@ -126,7 +127,7 @@ def _check_edges(count: int, pairs: "np.ndarray[Any, np.dtype[np.int64]]") -> No
         raise InputError(f"edge ({i}, {j}) is given twice; add the two potentials instead.")
 
 
-def _stacks(kind: str, sizes: "np.ndarray[Any, np.dtype[np.int64]]") -> "tuple[list[tuple[str, int]], dict[str, list[int]]]":
+def _stacks(kind: str, sizes: Whole) -> "tuple[list[tuple[str, int]], dict[str, list[int]]]":
     """For tables of these shapes [F, order], the stack of each and its row there; and the shapes of the stacks, by name."""
     counts: dict[tuple[int, ...], int] = {}
     rows = []

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from qtcore import DBM, RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
+from qtcore import DBM, RBM, FactorGraph, GaussianRBM, GridMRF, PairwiseMRF, Query
 from qtcore.inference import Layer
 from qtcore.models.base import TemperedModel
 
@@ -22,8 +22,13 @@ SIZES: dict[str, Any] = {
     "GaussianRBM": (GaussianRBM, (5, 4), {}),
     "GridMRF": (GridMRF, (3, 4), {"clones": (2, 1, 1)}),
     "PairwiseMRF": (PairwiseMRF, ((2, 3, 2, 4), [(0, 1), (1, 2), (2, 3)]), {"hidden": (1,)}),
+    "FactorGraph": (
+        FactorGraph,
+        ((2, 3, 2, 4), {"edge": [2, 3], "three": [3, 2, 4], "bias": [4]}),
+        {"factors": [("edge", [(0, 1), (2, 1)]), ("three", (1, 2, 3)), ("bias", (3,))], "hidden": (1,)},
+    ),
 }
-SAMPLE = {"RBM": (5,), "DBM": (5,), "GaussianRBM": (5,), "GridMRF": (3, 4), "PairwiseMRF": (3,)}
+SAMPLE = {"RBM": (5,), "DBM": (5,), "GaussianRBM": (5,), "GridMRF": (3, 4), "PairwiseMRF": (3,), "FactorGraph": (3,)}
 
 
 class WithoutGuards(TorchFunctionMode):

@@ -1,6 +1,7 @@
 """Extreme evidence and weights, in float32 and over many layers: everything stays finite, and right where it can be checked."""
 
 import itertools
+import math
 import re
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from hypothesis import given
 from torch import Tensor
 
-from qtcore import BP, DBM, RBM, GaussianRBM, Gibbs, GridMRF, PairwiseMRF, Query
+from qtcore import BP, DBM, RBM, FactorGraph, GaussianRBM, Gibbs, GridMRF, PairwiseMRF, Query
 from qtcore.errors import InputError, NotFiniteError
 from qtcore.models.base import Model
 
@@ -29,6 +30,13 @@ def extreme(kind: str, seed: int, size: float = SIZE, **options: Any) -> Any:
         "GridMRF": lambda: GridMRF(3, 3, clones=(2, 1, 1), **options),
         "PairwiseMRF": lambda: PairwiseMRF((2, 3, 4, 1), [(0, 1), (1, 2), (2, 0), (3, 0)], hidden=(1,), **options),
         "GaussianRBM": lambda: GaussianRBM(5, 4, **options),
+        "FactorGraph": lambda: FactorGraph(
+            (2, 3, 2, 1),
+            {"three": [2, 3, 2], "edge": [3, 1], "bias": [2]},
+            [("three", (0, 1, 2)), ("three", (2, 1, 0)), ("edge", (1, 3)), ("bias", (0,))],
+            hidden=(1,),
+            **options,
+        ),
     }[kind]()
     generator = rng(seed)
     with torch.no_grad():
@@ -54,11 +62,11 @@ def everything(model: Model, query: Query) -> list[Tensor]:
 
 
 def no_nan(model: Model, query: Query) -> None:
-    """All finite; −∞ is padding of a PairwiseMRF's logits alone."""
+    """All finite; −∞ is padding of a FactorGraph's logits alone."""
     for tensor in everything(model, query):
         assert not tensor.isnan().any()
         assert not (tensor == torch.inf).any()
-        if not isinstance(model, PairwiseMRF):
+        if not isinstance(model, FactorGraph):
             assert tensor.isfinite().all()
 
 
@@ -141,7 +149,8 @@ def test_temperatures_at_which_potentials_overflow_are_refused(kind: str, temper
 def test_weights_that_overflow_are_refused(kind: str, size: float) -> None:
     for name in learnable(extreme(kind, 0)):
         model = extreme(kind, 0)
-        model.get_parameter(name).data.view(-1)[0] = -size
+        sign = 1 if size == math.inf and name.startswith(model.may_hold_zeros) else -1  # there −∞ is a zero
+        model.get_parameter(name).data.view(-1)[0] = sign * size
         query = ask(model, 0, "mixed", batch=2)
         refused(model, query)
         refused(model, query, engine=BP(temperature=0.0))

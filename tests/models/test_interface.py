@@ -38,6 +38,7 @@ FORM = {  # the distribution, its shape after the batch, and that of the hidden 
     "GaussianRBM": (Normal, (4,), (3,)),
     "GridMRF": (Categorical, (2, 3), (2, 3)),
     "PairwiseMRF": (Categorical, (3,), (1,)),
+    "FactorGraph": (Categorical, (3,), (1,)),
 }
 STORED = {  # the paper's tensors
     "RBM": {"W": (3, 4), "c_v": (4,), "c_h": (3,), "T": ()},
@@ -47,6 +48,7 @@ STORED = {  # the paper's tensors
     | {"emission": (3,), "T": ()},
     "PairwiseMRF": {"tables.unary_2": (2, 2), "tables.unary_3": (1, 3), "tables.unary_4": (1, 4), "T": ()}
     | {"tables.pairwise_2x3": (2, 2, 3), "tables.pairwise_2x4": (2, 2, 4), "tables.pairwise_2x2": (1, 2, 2)},
+    "FactorGraph": {"tables.edge": (2, 3), "tables.three": (2, 2, 4), "tables.own": (2, 2, 4), "tables.bias": (2,), "T": ()},
 }
 
 
@@ -153,7 +155,7 @@ def test_layer_0_is_the_unaries_alone(kind: str) -> None:
     model, alone = build(kind), build(kind)
     with torch.no_grad():
         for name, tensor in learnable(alone).items():
-            if name.startswith(("W", "tables.pairwise", "potentials")):
+            if name.startswith(("W", "tables.pairwise", "tables.edge", "tables.three", "tables.own", "potentials")):
                 tensor.zero_()
     query = ask(model)
     first = next(iter(model.layers(query)))
@@ -179,6 +181,8 @@ def test_residual_is_the_largest_change_of_a_message(kind: str) -> None:
             sizes = [model.n_states[i] for i in after.messages["sink"]]
             real = [change[:, :S] for change, S in zip(changes["directed"], sizes, strict=True)]  # without padding
             expected = torch.stack([change.amax(1) - change.amin(1) for change in real]).amax(0)
+        elif kind == "FactorGraph":
+            expected = torch.stack([(c.amax(1) - c.amin(1)).amax(0) for c in changes.values()]).amax(0)  # of [F, S, B]
         else:
             expected = torch.stack([change.abs().flatten(1).amax(1) for change in changes.values()]).amax(0)
         close(after.residual, expected)

@@ -29,8 +29,8 @@ def transcription(model: Any, query: Query, n: int) -> tuple[Tensor, Tensor]:
         return torch.stack([mean, variance]), hidden
     if isinstance(model, GridMRF):
         return naive.grid_mrf(model, query, n, model.damping, model.local_evidence)
-    assert isinstance(model, PairwiseMRF)
-    return naive.pairwise_mrf(model, query, n, model.damping)
+    loops = naive.pairwise_mrf if isinstance(model, PairwiseMRF) else naive.factor_graph
+    return loops(model, query, n, model.damping)
 
 
 def agrees(model: Any, query: Query, n: int) -> None:
