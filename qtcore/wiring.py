@@ -89,7 +89,7 @@ class Wiring:
         sizes = np.array(n_states, dtype=np.int64)
         shaped: dict[tuple[int, ...], list[tuple[Whole, Whole, Whole]]] = {}
         for scope, table, number in blocks:
-            for shape, members in _by_shape(sizes[scope]):
+            for shape, members in by_shape(sizes[scope]):
                 shaped.setdefault(shape, []).append((scope[members], table[members], number[members]))
         groups: list[Factors] = []
         for shape, parts in shaped.items():
@@ -121,7 +121,7 @@ class Wiring:
         return self._indices[device]
 
 
-def _by_shape(sizes: Whole) -> list[tuple[tuple[int, ...], Whole]]:
+def by_shape(sizes: Whole) -> list[tuple[tuple[int, ...], Whole]]:
     """The factors of each shape, from the numbers of states on their axes [F, order]; shapes as they first occur."""
     if not len(sizes):
         return []

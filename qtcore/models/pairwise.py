@@ -8,24 +8,45 @@ import torch
 from torch import Tensor
 
 from qtcore.errors import InputError
-from qtcore.models.factor_graph import FactorGraph, check_variables
-from qtcore.wiring import Whole
+from qtcore.models.factor_graph import FactorGraph, Template, check_variables
+from qtcore.wiring import Whole, by_shape
+
+
+class Stacks:
+    """Tables of several shapes, those of one shape stacked: which stack holds each, and where."""
+
+    def __init__(self, kind: str, sizes: Whole) -> None:
+        """Of tables with these numbers of states along their axes [F, order]."""
+        found = by_shape(sizes)
+        self.members = {f"{kind}_{'x'.join(map(str, shape))}": members for shape, members in found}
+        self.shapes = {name: [len(own), *shape] for (name, own), (shape, _) in zip(self.members.items(), found, strict=True)}
+        self.stack, self.row = np.zeros((2, len(sizes)), dtype=np.int64)
+        for number, own in enumerate(self.members.values()):
+            self.stack[own], self.row[own] = number, np.arange(len(own))
+
+    def templates(self, scopes: Whole, first_factor: int, first_table: int) -> dict[str, Template]:
+        """Factors with these scopes, numbered in their order, each with its own table."""
+        result = {}
+        for name, members in self.members.items():
+            result[name] = Template(scopes[members], first_factor + members, True, first_table)
+            first_table += len(members)
+        return result
 
 
 class Views(Sequence[Tensor]):
-    """Some tables of a graph, each a view into the stack that holds it (and its gradient into that of the stack)."""
+    """Tables of a graph, each a view into the stack that holds it (and its gradient into that of the stack)."""
 
-    def __init__(self, graph: FactorGraph, rows: "list[tuple[str, int]]") -> None:
-        self.graph, self.rows = graph, rows
+    def __init__(self, graph: FactorGraph, stacks: Stacks) -> None:
+        self.graph, self.stacks, self.names = graph, stacks, list(stacks.members)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.stacks.row)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[k] for k in range(len(self))[index]]
-        name, row = self.rows[index]
-        stack = self.graph.tables[name]
+        stack = self.graph.tables[self.names[self.stacks.stack[index]]]
+        row = int(self.stacks.row[index])
         view = stack[row]
         if stack.grad is not None:
             view.grad = stack.grad[row]
@@ -66,26 +87,33 @@ class PairwiseMRF(FactorGraph):
         sizes, pairs, unseen = _whole(n_states, edges, hidden)
         check_variables(sizes, unseen)
         _check_edges(len(sizes), pairs)
-        self._unary_rows, unary = _stacks("unary", np.array(sizes)[:, None])
-        self._pairwise_rows, pairwise = _stacks("pairwise", np.array(sizes)[pairs])
-        variables = [(name, (i,)) for i, (name, _) in enumerate(self._unary_rows)]
-        factors = variables + [(name, scope) for (name, _), scope in zip(self._pairwise_rows, pairs.tolist(), strict=True)]
+        self._variable_stacks = Stacks("unary", np.array(sizes)[:, None])
+        self._edge_stacks = Stacks("pairwise", np.array(sizes)[pairs])
+        self._pairs = pairs
         choices: Any = (n_layers, temperature, learn_temperature, damping, device, dtype)
-        super().__init__(sizes, unary | pairwise, factors, unseen, (), *choices)
+        super().__init__(sizes, self._variable_stacks.shapes | self._edge_stacks.shapes, (), unseen, (), *choices)
         with torch.no_grad():
-            for name in unary:
+            for name in self._variable_stacks.shapes:
                 self.tables[name].zero_()
-        self.edges = tuple((i, j) for i, j in pairs.tolist())
+
+    def _templates(self, factors: Any) -> dict[str, Template]:
+        count = len(self.n_states)
+        unary = self._variable_stacks.templates(np.arange(count)[:, None], 0, 0)
+        return unary | self._edge_stacks.templates(self._pairs, count, count)
+
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        return tuple((i, j) for i, j in self._pairs.tolist())
 
     @property
     def unary(self) -> Sequence[Tensor]:
         """The log-potentials of each variable [S_i]."""
-        return Views(self, self._unary_rows)
+        return Views(self, self._variable_stacks)
 
     @property
     def pairwise(self) -> Sequence[Tensor]:
         """The log-potentials of each edge (i, j) [S_i, S_j]."""
-        return Views(self, self._pairwise_rows)
+        return Views(self, self._edge_stacks)
 
     def config(self) -> dict[str, Any]:
         graph = {"n_states": self.n_states, "edges": self.edges, "hidden": self.hidden}
@@ -93,24 +121,26 @@ class PairwiseMRF(FactorGraph):
 
     def upgraded(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Tensors by their names of today, from a file with a tensor for every variable and every edge."""
-        rows = {f"unary.{i}": row for i, row in enumerate(self._unary_rows)}
-        rows |= {f"pairwise.{e}": row for e, row in enumerate(self._pairwise_rows)}
-        if "unary.0" not in tensors or not rows.keys() <= tensors.keys():
+        old: dict[str, Stacks] = {"unary": self._variable_stacks, "pairwise": self._edge_stacks}
+        names = {f"{kind}.{k}" for kind, stacks in old.items() for k in range(len(stacks.row))}
+        if "unary.0" not in tensors or not names <= tensors.keys():
             return tensors
-        result = {name: tensor for name, tensor in tensors.items() if name not in rows}
-        stacks: dict[str, list[Tensor]] = {}
-        for old, (name, _) in rows.items():  # the rows of a stack are in rising order
-            shape = tuple(self.tables[name].shape[1:])
-            if tuple(tensors[old].shape) != shape:
-                return tensors
-            stacks.setdefault(f"tables.{name}", []).append(tensors[old])
-        return result | {name: torch.stack(parts) for name, parts in stacks.items()}
+        result = {name: tensor for name, tensor in tensors.items() if name not in names}
+        for kind, stacks in old.items():
+            for name, members in stacks.members.items():
+                parts = [tensors[f"{kind}.{k}"] for k in members]
+                if any(list(part.shape) != stacks.shapes[name][1:] for part in parts):
+                    return tensors
+                result[f"tables.{name}"] = torch.stack(parts)
+        return result
 
 
 def _whole(n_states: Any, edges: Any, hidden: Any) -> tuple[tuple[int, ...], Whole, tuple[int, ...]]:
     try:
         sizes = tuple(int(size) for size in n_states)
-        pairs = np.asarray(edges if isinstance(edges, np.ndarray) else [(int(i), int(j)) for i, j in edges], dtype=np.int64)
+        pairs = edges if isinstance(edges, np.ndarray) else np.array([(int(i), int(j)) for i, j in edges], dtype=np.int64)
+        if pairs.dtype.kind not in "iu":
+            raise ValueError(f"not {pairs.dtype}")
         return sizes, pairs.reshape(-1, 2), tuple(sorted(int(i) for i in hidden))
     except (TypeError, ValueError) as error:
         raise InputError(f"a graph is n_states [n], edges (i, j) and hidden [k], all whole numbers ({error}).") from error
@@ -125,14 +155,3 @@ def _check_edges(count: int, pairs: Whole) -> None:
     if len(first) < len(pairs):
         i, j = pairs[np.setdiff1d(np.arange(len(pairs)), first)[0]].tolist()
         raise InputError(f"edge ({i}, {j}) is given twice; add the two potentials instead.")
-
-
-def _stacks(kind: str, sizes: Whole) -> "tuple[list[tuple[str, int]], dict[str, list[int]]]":
-    """For tables of these shapes [F, order], the stack of each and its row there; and the shapes of the stacks, by name."""
-    counts: dict[tuple[int, ...], int] = {}
-    rows = []
-    for shape in map(tuple, sizes.tolist()):
-        row = counts.get(shape, 0)
-        rows.append((f"{kind}_{'x'.join(map(str, shape))}", row))
-        counts[shape] = row + 1
-    return rows, {f"{kind}_{'x'.join(map(str, shape))}": [count, *shape] for shape, count in counts.items()}

@@ -26,8 +26,9 @@ from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.potentials import FactorPotentials
 from qtcore.support.tensors import has_values, log_sum
 
-SMALL = 128
-"""Up to so many products per factor they are written out and added up; beyond, torch's batched matrix product is faster."""
+LARGE = 64
+"""For a batch, tables of at least so many entries go through torch's batched matrix product. Products of smaller ones, or for a
+single query, are faster written out and added up."""
 
 
 class Sums:
@@ -59,7 +60,7 @@ class Sums:
             return (table * incoming).sum(1)
         if table.shape[2] == 1:  # one table for all
             return (table[:, :, 0] @ incoming.flatten(1)).unflatten(1, incoming.shape[1:])
-        if table.stride(2) == 1:  # small: see `FactorPassing._prepared`
+        if table.stride(2) == 1:  # see `FactorPassing._prepared`
             return (table[..., None] * incoming).sum(1)
         return torch.matmul(table.permute(2, 0, 1), incoming.transpose(0, 1)).transpose(0, 1)
 
@@ -158,8 +159,8 @@ class FactorPassing(Passing):
     def _prepared(self, tables: Tensor, numbers: Arithmetic) -> Tensor:
         """Tables [F, *shape] as [*shape, F], in the order in memory that is read fastest."""
         prepared = numbers.table(tables.movedim(0, -1), tables.dim() - 1)
-        by_products = numbers is Sums and tables[0].numel() * self.batch > SMALL
-        return prepared if by_products else prepared.contiguous()
+        by_matrices = numbers is Sums and self.batch > 1 and tables[0].numel() >= LARGE
+        return prepared if by_matrices else prepared.contiguous()
 
     @property
     def batch(self) -> int:
