@@ -1,8 +1,9 @@
-"""Exact answers for small models: marginals, log Z and the most probable state, by enumerating every joint state.
+"""Exact answers for small or narrow models: marginals, log Z and the most probable state.
 
-A discrete model, as a factor graph, is added up into one table of log-weights with an axis per variable, in float64; every
-answer is a sum or a maximum over that table. This is slow and limited to 2²² joint states, but it passes no messages: it is
-the reference for belief propagation. For a Gaussian RBM the pixels are integrated out and the hidden states enumerated.
+A discrete model of up to 2²² joint states, as a factor graph, is added up into one table of log-weights with an axis per
+variable, in float64; every answer is a sum or a maximum over that table. This is slow, but it passes no messages: it is the
+reference for belief propagation. In a larger one variables are eliminated one after the other (`elimination`), which needs
+a graph of moderate width. For a Gaussian RBM the pixels are integrated out and the hidden states enumerated.
 
     model(query, engine=qtcore.Exact())    # the same kind of distribution as model(query), with gradients
     exact.marginals(model, query)          # the same without gradients, as all that follows
@@ -26,6 +27,7 @@ from torch.distributions import Bernoulli, Distribution, Normal
 
 from qtcore.errors import InputError
 from qtcore.evidence import GaussianEvidence
+from qtcore.inference.elimination import EliminationPosterior
 from qtcore.inference.engine import Answerable, Engine, change_of_marginals
 from qtcore.potentials import FactorPotentials, GaussianPotentials
 from qtcore.query import Query
@@ -53,7 +55,7 @@ class Discrete:
         """From log-potentials, each with its scope: the variables on its axes."""
         if math.prod(n_states) > MAX_STATES:
             raise InputError(
-                f"a model of {math.prod(n_states):.3g} joint states is too large to enumerate; "
+                f"a model of about 10^{sum(math.log10(size) for size in n_states):.1f} joint states is too large to enumerate; "
                 f"exact answers need at most {MAX_STATES} of them."
             )
         table = torch.zeros(tuple(n_states), dtype=torch.float64)
@@ -96,7 +98,7 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class Exact(Engine):
-    """Exact marginals of a small model, in float64. There are no steps: `init` computes the answer.
+    """Exact marginals of a small or narrow model, in float64. There are no steps: `init` computes the answer.
 
     Example:
         >>> import torch, qtcore
@@ -189,8 +191,10 @@ def joint(model: Any) -> Discrete:
     """The joint distribution of all variables of a discrete model, hidden ones too, without evidence."""
     with torch.no_grad():
         posterior = _posterior(model, _nothing_observed(model))
-    if not isinstance(posterior, _DiscretePosterior):
+    if isinstance(posterior, _GaussianPosterior):
         raise InputError(f"a {type(model).__name__} has real variables, so that its joint distribution is no table.")
+    if isinstance(posterior, _WidePosterior):
+        posterior = _DiscretePosterior(posterior.posterior.potentials, posterior.posterior.evidence)  # says how large it is
     return posterior.joint
 
 
@@ -234,11 +238,13 @@ def _image(model: Any) -> Sequence[int]:
     return model.image_shape or (0,) * len(model.variables.shape)
 
 
-def _posterior(model: Any, query: Query) -> "_DiscretePosterior | _GaussianPosterior":
+def _posterior(model: Any, query: Query) -> "_DiscretePosterior | _WidePosterior | _GaussianPosterior":
     potentials, evidence = model.graph(), model.evidence(query, torch.float64)
     if isinstance(potentials, GaussianPotentials):
         return _GaussianPosterior(potentials, evidence)
-    return _DiscretePosterior(*potentials.as_factors(evidence))
+    factors, log = potentials.as_factors(evidence)
+    small = math.prod(factors.wiring.n_states) <= MAX_STATES
+    return _DiscretePosterior(factors, log) if small else _WidePosterior(factors, log)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -284,6 +290,28 @@ class _DiscretePosterior:
         if not torch.equal(values, values.round()):
             raise InputError("a likelihood needs exact values, but some of these are fractional or missing.")
         return torch.stack([row.log_z for row in self.rows()]) - log_z
+
+
+class _WidePosterior:
+    """The same by elimination, for models that are too large to enumerate."""
+
+    def __init__(self, potentials: FactorPotentials, evidence: Tensor) -> None:
+        self.posterior = EliminationPosterior(potentials, evidence)
+
+    def answers(self) -> tuple[Distribution, Distribution]:
+        return self.posterior.answers()
+
+    def most_probable(self) -> State:
+        return State(*self.posterior.most_probable())
+
+    @property
+    def log_z(self) -> Tensor:
+        return self.posterior.log_z[0]
+
+    def log_likelihood(self, values: Tensor, log_z: Tensor) -> Tensor:
+        if not torch.equal(values, values.round()):
+            raise InputError("a likelihood needs exact values, but some of these are fractional or missing.")
+        return self.posterior.log_z - log_z
 
 
 # ---------------------------------------------------------------------------------------------------------------------

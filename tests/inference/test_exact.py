@@ -71,8 +71,10 @@ def test_refusals() -> None:
     big = build("RBM")
     from qtcore import RBM
 
-    with pytest.raises(InputError, match=r"1\.68e\+07 joint states is too large"):
-        exact.log_z(RBM(12, 12))
+    with pytest.raises(InputError, match=r"about 10\^7\.2 joint states is too large"):
+        exact.joint(RBM(12, 12))
+    with pytest.raises(InputError, match=r"a width of 30 or more, with a table of at least 2\.15e\+09 entries"):
+        exact.log_z(RBM(40, 30))
     with pytest.raises(InputError, match="exact values"):
         exact.log_likelihood(big, torch.full((1, 4), 0.5))
     never = PairwiseMRF((2, 2), [(0, 1)])

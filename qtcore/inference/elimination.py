@@ -1,0 +1,287 @@
+"""Exact sums over a factor graph by eliminating one variable after the other, for graphs of moderate width.
+
+To eliminate a variable, all tables with it are added up and summed over it, which leaves one table on its neighbours. The
+order decides how large these tables become; here it is greedy: next comes the variable that joins the fewest pairs of
+neighbours that were not joined before (min-fill), of several the one with the smallest table. The largest table that is
+left, less one variable, is the width of that order.
+
+What is left at last is log Z, and its derivative with respect to the log-evidence of a state is the marginal of that
+state: torch's backward pass through the eliminations is the second half of the junction tree algorithm. States that evidence
+or a zero of a single variable rules out are taken out first, which is what makes evidence narrow a graph.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from qtcore.errors import InputError
+from qtcore.potentials import FactorPotentials
+from qtcore.support.tensors import log_sum
+
+MAX_TABLE = 2**24
+"""Entries of the largest table: 128 MB of float64."""
+MAX_TOTAL = 2**26
+"""Entries of all tables together, which the backward pass keeps."""
+
+Scope = tuple[int, ...]
+
+
+class TooWideError(InputError):
+    """The tables of an elimination would become too large; the message says how large."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order variables are eliminated, and what that costs."""
+
+    variables: tuple[int, ...]
+    width: int
+    """Variables of the largest table, less one."""
+    largest: int
+    """Its entries."""
+    total: int
+    """Entries of all tables."""
+
+
+def min_fill(sizes: Sequence[int], scopes: Sequence[Scope], refuse: bool = True) -> Order:
+    """A greedy order for variables with these numbers of states and factors with these scopes.
+
+    Raise a TooWideError as soon as a table becomes too large, unless `refuse` is false.
+    """
+    neighbours: list[set[int]] = [set() for _ in sizes]
+    for scope in scopes:
+        for i in scope:
+            neighbours[i].update(scope)
+    for i, near in enumerate(neighbours):
+        near.discard(i)
+    log_size = [math.log2(size) for size in sizes]
+    if refuse and (least := degeneracy(neighbours)) >= math.log2(MAX_TABLE):  # every other variable has 2 states or more
+        raise TooWideError(_too_wide(least, least + 1))
+
+    def cost(i: int) -> tuple[int, float]:
+        near = list(neighbours[i])
+        missing = sum(len(near) - 1 - len(neighbours[j].intersection(near)) for j in near) // 2
+        return missing, log_size[i] + sum(log_size[j] for j in near)
+
+    costs = {i: cost(i) for i in range(len(sizes))}
+    heap = [(*costs[i], i) for i in costs]
+    heapq.heapify(heap)
+    order, width, largest, total = [], 0, 0.0, 0.0
+    while heap:
+        fill, size, i = heapq.heappop(heap)
+        if costs.get(i) != (fill, size):
+            continue  # out of date
+        near = neighbours[i]
+        order.append(i)
+        del costs[i]
+        width, largest, total = max(width, len(near)), max(largest, size), total + 2**size
+        if refuse and (size > math.log2(MAX_TABLE) or total > MAX_TOTAL):
+            raise TooWideError(_too_wide(width, largest))
+        for j in near:
+            neighbours[j] |= near
+            neighbours[j] -= {i, j}
+        touched = set(near)
+        if fill:
+            touched.update(*(neighbours[j] for j in near))
+        for j in touched:
+            new = cost(j)
+            if new != costs[j]:
+                costs[j] = new
+                heapq.heappush(heap, (*new, j))
+    return Order(tuple(order), width, round(2**largest) if largest < 60 else 2**60, round(total) if total < 2**60 else 2**60)
+
+
+def degeneracy(neighbours: Sequence[set[int]]) -> int:
+    """The largest degree that is met when a variable with the fewest neighbours is taken out, again and again: no order has
+    a smaller width."""
+    degree = [len(near) for near in neighbours]
+    heap = [(count, i) for i, count in enumerate(degree)]
+    heapq.heapify(heap)
+    out, largest = [False] * len(degree), 0
+    while heap:
+        count, i = heapq.heappop(heap)
+        if out[i] or count != degree[i]:
+            continue
+        out[i], largest = True, max(largest, count)
+        for j in neighbours[i]:
+            if not out[j]:
+                degree[j] -= 1
+                heapq.heappush(heap, (degree[j], j))
+    return largest
+
+
+def _too_wide(width: int, largest: float) -> str:
+    return (
+        f"this graph has a width of {width} or more, with a table of at least {2 ** min(largest, 1000):.3g} entries; exact "
+        f"answers need at most {MAX_TABLE} in one and {MAX_TOTAL} in all. Take an approximate engine, such as bp."
+    )
+
+
+class Elimination:
+    """A factor graph with evidence for a batch of queries, which all rule out the same states of each variable.
+
+    The states that are left are numbered anew; variables with one state left are out of the tables.
+    """
+
+    def __init__(self, potentials: FactorPotentials, alone: Tensor, possible: npt.NDArray[np.bool_]) -> None:
+        """`alone` are the terms of single variables, evidence included [total, B]; `possible` says which are finite."""
+        wiring = potentials.wiring
+        sizes = np.array(wiring.n_states)
+        self.offset = sizes.cumsum() - sizes
+        self.states = [np.flatnonzero(part) for part in np.split(possible, self.offset[1:])]
+        for variable, states in enumerate(self.states):
+            if not len(states):
+                raise InputError(potentials.contradiction(variable, None))
+        self.sizes = [len(states) for states in self.states]
+        self.alone, self.batch = alone, alone.shape[1]
+        self.tables: list[tuple[Scope, Tensor]] = []
+        for group, tables in zip(wiring.groups, potentials.tables, strict=True):
+            stack = tables.to("cpu", torch.float64)
+            for scope, which in zip(group.scope.tolist(), group.table.tolist(), strict=True):
+                self.tables.append(self._reduced(scope, stack[which]))
+        self.free = [i for i, size in enumerate(self.sizes) if size > 1]
+        self.order = min_fill(self.sizes, [scope for scope, _ in self.tables])
+
+    def _reduced(self, scope: Sequence[int], table: Tensor) -> tuple[Scope, Tensor]:
+        """A table on the states that are left, with an axis for the batch at its end."""
+        for axis, variable in enumerate(scope):
+            if self.sizes[variable] < table.shape[axis]:
+                table = table.index_select(axis, torch.from_numpy(self.states[variable]))
+        kept = tuple(variable for variable in scope if self.sizes[variable] > 1)
+        return kept, table.reshape(*(self.sizes[variable] for variable in kept), 1)
+
+    def _buckets(self, maximise: bool) -> tuple[Tensor, list[tuple[int, Scope, Tensor]]]:
+        """log Z (or the largest log-weight) [B]; and for each variable, in order, its neighbours then and the table with them.
+
+        The variable itself is on the table's first axis.
+        """
+        constant = torch.zeros(self.batch, dtype=torch.float64)
+        waiting: dict[int, list[tuple[Scope, Tensor]]] = {}
+        rank = {variable: k for k, variable in enumerate(self.order.variables)}
+
+        def hand_on(scope: Scope, table: Tensor) -> Tensor:
+            if scope:
+                waiting.setdefault(min(scope, key=rank.__getitem__), []).append((scope, table))
+                return constant
+            return constant + table
+
+        for scope, table in self.tables:
+            constant = hand_on(scope, table)
+        for variable, states in enumerate(self.states):
+            own = self.alone[torch.from_numpy(self.offset[variable] + states)]
+            constant = hand_on((variable,), own) if len(states) > 1 else constant + own[0]
+        buckets = []
+        for variable in self.order.variables:
+            if self.sizes[variable] == 1:
+                continue
+            tables = waiting.pop(variable)
+            others = sorted({i for scope, _ in tables for i in scope} - {variable}, key=rank.__getitem__)
+            axes = {i: axis for axis, i in enumerate((variable, *others))}
+            bucket = _sum(axes, self.sizes, tables)
+            buckets.append((variable, tuple(others), bucket))
+            constant = hand_on(tuple(others), bucket.amax(0) if maximise else log_sum(bucket, 0))
+        return constant, buckets
+
+    @property
+    def log_z(self) -> Tensor:
+        """log Σ of the weights of all states [B], −∞ where there is none."""
+        return self._buckets(False)[0].expand(self.batch)
+
+    def mode(self) -> Tensor:
+        """The most probable joint state of each query [B, n]."""
+        _, buckets = self._buckets(True)
+        chosen = torch.zeros(self.batch, len(self.sizes), dtype=torch.long)
+        rows = torch.arange(self.batch)
+        for variable, others, bucket in reversed(buckets):
+            at = [chosen[:, i] for i in others]
+            scores = bucket.expand(*bucket.shape[:-1], self.batch).movedim(0, -1)
+            chosen[:, variable] = scores[(*at, rows)].argmax(-1)
+        return torch.stack([torch.from_numpy(states)[chosen[:, i]] for i, states in enumerate(self.states)], 1)
+
+
+def _sum(axes: dict[int, int], sizes: Sequence[int], tables: Sequence[tuple[Scope, Tensor]]) -> Tensor:
+    """Tables added up on common axes, the batch last."""
+    total: Tensor | None = None
+    for scope, table in sorted(tables, key=lambda pair: pair[1].numel()):
+        order = sorted(range(len(scope)), key=lambda axis: axes[scope[axis]])
+        shape = [1] * len(axes)
+        for variable in scope:
+            shape[axes[variable]] = sizes[variable]
+        aligned = table.permute(*order, len(scope)).reshape(*shape, table.shape[-1])
+        total = aligned if total is None else total + aligned
+    assert total is not None
+    return total
+
+
+class EliminationPosterior:
+    """p(x | evidence) for each query of a batch, by elimination: what `exact` asks of a posterior."""
+
+    def __init__(self, potentials: FactorPotentials, evidence: Tensor) -> None:
+        self.potentials = potentials
+        self.evidence = evidence.to("cpu", torch.float64)
+        self.unary = potentials.unary.to("cpu", torch.float64)[:, None]
+
+    def parts(self, alone: Tensor) -> "list[tuple[Tensor, Elimination]]":
+        """The queries that rule out the same states, and their elimination."""
+        possible = ~alone.detach().isneginf()
+        patterns: dict[bytes, list[int]] = {}
+        for row, column in enumerate(possible.T.numpy()):
+            patterns.setdefault(np.packbits(column).tobytes(), []).append(row)
+        result = []
+        for rows in patterns.values():
+            first = possible[:, rows[0]].numpy()
+            room = MAX_TOTAL
+            while rows:
+                part = Elimination(self.potentials, alone[:, rows[:1]], first)
+                count = max(1, room // max(1, part.order.total))
+                index = torch.tensor(rows[:count])
+                if len(index) > 1:
+                    part = Elimination(self.potentials, alone[:, index], first)
+                result.append((index, part))
+                rows = rows[count:]
+        return result
+
+    def answers(self) -> "tuple[torch.distributions.Distribution, torch.distributions.Distribution]":
+        """Marginals: the derivatives of log Z with respect to the terms of single variables."""
+        tracked = torch.is_grad_enabled() and (self.unary.requires_grad or any(t.requires_grad for t in self.potentials.tables))
+        with torch.enable_grad():
+            alone = self.unary + self.evidence
+            alone = alone if alone.requires_grad and tracked else alone.detach().requires_grad_()
+            marginals = torch.zeros_like(alone)
+            for index, part in self.parts(alone):
+                log_z = part.log_z
+                self._refuse_impossible(log_z, index)
+                (gradient,) = torch.autograd.grad(log_z.sum(), alone, create_graph=tracked)
+                marginals = marginals.index_copy(1, index, gradient[:, index])
+            logs = torch.where(marginals > 0, marginals, 1).log().masked_fill(marginals <= 0, -math.inf)
+        logs = logs if tracked else logs.detach()
+        return self.potentials.answers(self.potentials.wiring.on(logs.device).rows(logs))
+
+    def _refuse_impossible(self, log_z: Tensor, index: Tensor) -> None:
+        if bool(log_z.isneginf().any()):
+            row = int(index[log_z.isneginf().nonzero()[0]])
+            where = f" in row {row}" if self.evidence.shape[1] > 1 else ""
+            raise InputError(f"the evidence{where} has probability 0 under this model, so that no marginals exist.")
+
+    @torch.no_grad()
+    def most_probable(self) -> tuple[Tensor, Tensor]:
+        alone = (self.unary + self.evidence).detach()
+        modes = torch.zeros(alone.shape[1], len(self.potentials.wiring.n_states), dtype=torch.long)
+        for index, part in self.parts(alone):
+            modes[index] = part.mode()
+        return self.potentials.states(modes)
+
+    @property
+    def log_z(self) -> Tensor:
+        """log Z given the evidence of each query [B]; −∞ where it is impossible."""
+        alone = self.unary + self.evidence
+        result = torch.zeros(alone.shape[1], dtype=torch.float64)
+        for index, part in self.parts(alone):
+            result = result.index_copy(0, index, part.log_z)
+        return result
