@@ -21,19 +21,30 @@ import torch
 from torch import Tensor
 
 from qtcore.errors import InputError
+from qtcore.inference.bp.factors import Maxima, outgoing
 from qtcore.potentials import FactorPotentials
 from qtcore.support.tensors import log_sum
 
-MAX_TABLE = 2**24
-"""Entries of the largest table: 128 MB of float64."""
-MAX_TOTAL = 2**26
-"""Entries of all tables together, which the backward pass keeps."""
+MAX_TABLE = 2**25
+"""Entries of the largest table: 256 MB of float64."""
+MAX_TOTAL = 2**27
+"""Entries of all tables together, which the backward pass keeps: 1 GB."""
+ATTEMPTS = 16
+"""How many orders are tried before a graph is called too wide."""
 
 Scope = tuple[int, ...]
 
 
 class TooWideError(InputError):
     """The tables of an elimination would become too large; the message says how large."""
+
+    def __init__(self, width: int, largest: float, certain: bool = False) -> None:
+        """With the width found, the logarithm (to base 2) of the largest table, and whether no order can do better."""
+        super().__init__(
+            f"this graph has a width of {width} or more, with a table of at least {2 ** min(largest, 1000):.3g} entries; exact "
+            f"answers need at most {MAX_TABLE} in one and {MAX_TOTAL} in all. Take an approximate engine, such as bp."
+        )
+        self.certain = certain
 
 
 @dataclass(frozen=True)
@@ -49,11 +60,26 @@ class Order:
     """Entries of all tables."""
 
 
-def min_fill(sizes: Sequence[int], scopes: Sequence[Scope], refuse: bool = True) -> Order:
+def best_order(sizes: Sequence[int], scopes: Sequence[Scope]) -> Order:
+    """The min-fill order; if its tables are too large, one with ties broken at random. Raise a TooWideError if all are."""
+    failures: list[TooWideError] = []
+    for attempt in range(ATTEMPTS):
+        try:
+            return min_fill(sizes, scopes, seed=attempt)
+        except TooWideError as error:
+            failures.append(error)
+            if error.certain:
+                break
+    raise failures[0]
+
+
+def min_fill(sizes: Sequence[int], scopes: Sequence[Scope], refuse: bool = True, seed: int = 0) -> Order:
     """A greedy order for variables with these numbers of states and factors with these scopes.
 
-    Raise a TooWideError as soon as a table becomes too large, unless `refuse` is false.
+    Raise a TooWideError as soon as a table becomes too large, unless `refuse` is false. Among equals the variable with the
+    smallest table is next, or, with a `seed` other than 0, any.
     """
+    random = np.random.default_rng(seed)
     neighbours: list[set[int]] = [set() for _ in sizes]
     for scope in scopes:
         for i in scope:
@@ -62,27 +88,28 @@ def min_fill(sizes: Sequence[int], scopes: Sequence[Scope], refuse: bool = True)
         near.discard(i)
     log_size = [math.log2(size) for size in sizes]
     if refuse and (least := degeneracy(neighbours)) >= math.log2(MAX_TABLE):  # every other variable has 2 states or more
-        raise TooWideError(_too_wide(least, least + 1))
+        raise TooWideError(least, least + 1, certain=True)
 
-    def cost(i: int) -> tuple[int, float]:
+    def cost(i: int) -> tuple[int, float, float]:
         near = list(neighbours[i])
         missing = sum(len(near) - 1 - len(neighbours[j].intersection(near)) for j in near) // 2
-        return missing, log_size[i] + sum(log_size[j] for j in near)
+        size = log_size[i] + sum(log_size[j] for j in near)
+        return missing, random.random() if seed else size, size
 
     costs = {i: cost(i) for i in range(len(sizes))}
     heap = [(*costs[i], i) for i in costs]
     heapq.heapify(heap)
     order, width, largest, total = [], 0, 0.0, 0.0
     while heap:
-        fill, size, i = heapq.heappop(heap)
-        if costs.get(i) != (fill, size):
+        fill, tie, size, i = heapq.heappop(heap)
+        if costs.get(i) != (fill, tie, size):
             continue  # out of date
         near = neighbours[i]
         order.append(i)
         del costs[i]
         width, largest, total = max(width, len(near)), max(largest, size), total + 2**size
         if refuse and (size > math.log2(MAX_TABLE) or total > MAX_TOTAL):
-            raise TooWideError(_too_wide(width, largest))
+            raise TooWideError(width, largest)
         for j in near:
             neighbours[j] |= near
             neighbours[j] -= {i, j}
@@ -116,13 +143,6 @@ def degeneracy(neighbours: Sequence[set[int]]) -> int:
     return largest
 
 
-def _too_wide(width: int, largest: float) -> str:
-    return (
-        f"this graph has a width of {width} or more, with a table of at least {2 ** min(largest, 1000):.3g} entries; exact "
-        f"answers need at most {MAX_TABLE} in one and {MAX_TOTAL} in all. Take an approximate engine, such as bp."
-    )
-
-
 class Elimination:
     """A factor graph with evidence for a batch of queries, which all rule out the same states of each variable.
 
@@ -146,7 +166,7 @@ class Elimination:
             for scope, which in zip(group.scope.tolist(), group.table.tolist(), strict=True):
                 self.tables.append(self._reduced(scope, stack[which]))
         self.free = [i for i, size in enumerate(self.sizes) if size > 1]
-        self.order = min_fill(self.sizes, [scope for scope, _ in self.tables])
+        self.order = best_order(self.sizes, [scope for scope, _ in self.tables])
 
     def _reduced(self, scope: Sequence[int], table: Tensor) -> tuple[Scope, Tensor]:
         """A table on the states that are left, with an axis for the batch at its end."""
@@ -219,6 +239,36 @@ def _sum(axes: dict[int, int], sizes: Sequence[int], tables: Sequence[tuple[Scop
     return total
 
 
+@torch.no_grad()
+def consistent(potentials: FactorPotentials, alone: Tensor) -> Tensor:
+    """Which states [total, B] no single term and no factor rules out, given what is left of its other variables.
+
+    Those are the zeros that belief propagation finds, passed on until there are no more: whatever is 0 has probability 0.
+    """
+    where, groups = potentials.wiring.on(alone.device), potentials.wiring.groups
+    possible = ~alone.isneginf()
+    tables = [_zeros(each.detach().to("cpu")) for each in potentials.tables]
+    if not any(bool(each.isneginf().any()) for each in tables):
+        return possible
+    used = [each if which is None else each.index_select(0, which) for each, which in zip(tables, where.tables, strict=True)]
+    while True:
+        incoming = where.spread(_zeros(alone.masked_fill(~possible, -math.inf)))
+        sent = torch.zeros_like(incoming)
+        for blocks, group, table in zip(where.blocks, groups, used, strict=True):
+            given = [incoming[block].view(size, -1, alone.shape[1]) for block, size in zip(blocks, group.shape, strict=True)]
+            for block, message in zip(blocks, outgoing(table.movedim(0, -1), given, Maxima), strict=True):
+                sent[block] = message.isneginf().flatten(0, 1).to(sent.dtype)
+        fewer = possible & (where.collect(sent) == 0)
+        if torch.equal(fewer, possible):
+            return possible
+        possible = fewer
+
+
+def _zeros(log: Tensor) -> Tensor:
+    """−∞ where a log-potential is, 0 elsewhere."""
+    return torch.zeros_like(log).masked_fill(log.isneginf(), -math.inf)
+
+
 class EliminationPosterior:
     """p(x | evidence) for each query of a batch, by elimination: what `exact` asks of a posterior."""
 
@@ -229,7 +279,7 @@ class EliminationPosterior:
 
     def parts(self, alone: Tensor) -> "list[tuple[Tensor, Elimination]]":
         """The queries that rule out the same states, and their elimination."""
-        possible = ~alone.detach().isneginf()
+        possible = consistent(self.potentials, alone.detach())
         patterns: dict[bytes, list[int]] = {}
         for row, column in enumerate(possible.T.numpy()):
             patterns.setdefault(np.packbits(column).tobytes(), []).append(row)

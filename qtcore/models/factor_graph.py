@@ -1,6 +1,7 @@
 """Any graphical model of categorical variables: a factor graph with tied and untied tables of any order."""
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from qtcore import evidence
 from qtcore.errors import InputError, nearest
+from qtcore.models import uai
 from qtcore.models.base import TemperedModel
 from qtcore.potentials import FactorPotentials, Wiring
 from qtcore.query import Query
@@ -133,6 +135,34 @@ class FactorGraph(TemperedModel):
         self.variables = Categorical((len(visible),), visible, max(self.n_states))
         self._pieces = [list(self._group_pieces(group.tables)) for group in self.wiring.groups]
         self._indices: dict[Any, Tensor] = {}
+
+    @classmethod
+    def from_uai(cls, path: "str | os.PathLike[str]", fixed: bool = False, **options: Any) -> "FactorGraph":
+        """The graph in a file of the UAI format (MARKOV or BAYES), its tables those of the file, in float64 by default.
+
+        `fixed` says that training leaves all of them alone; `options` are those of a FactorGraph.
+        """
+        file = uai.read(path)
+        names = [f"factor_{'x'.join(map(str, table.shape))}" for table in file.tables]
+        stacks: dict[str, list[Any]] = {}
+        for name, table in zip(names, file.tables, strict=True):
+            stacks.setdefault(name, []).append(table)
+        with np.errstate(divide="ignore"):
+            tables = {name: np.log(np.stack(parts)) for name, parts in stacks.items()}
+        factors = list(zip(names, file.scopes, strict=True))
+        options = {"dtype": torch.float64, "fixed": list(tables) if fixed else ()} | options
+        return cls(file.n_states, tables, factors, **options)
+
+    def to_uai(self, path: "str | os.PathLike[str]") -> None:
+        """Write the graph as a file of the UAI format (MARKOV), factors in their order; names and ties are not kept."""
+        scopes, tables, used = [], [], dict.fromkeys(self.tables, 0)
+        for name, together in self.factors():
+            table = self.tables[name].detach().to("cpu", torch.float64).numpy()
+            for scope in together:
+                scopes.append(tuple(scope))
+                tables.append(table[used[name]] if self.templates[name].stacked else table)
+                used[name] += 1
+        uai.write(path, self.n_states, scopes, tables)
 
     # ------------------------------------------------------------------ construction
 

@@ -37,6 +37,7 @@ class Passing(ABC):
     Messages are any immutable value; the object itself never changes.
     """
 
+    choices: Choices
     schedules: ClassVar[tuple[str, ...]] = ("flooding",)
     """The first is the default."""
     has_unit: ClassVar[bool] = True
