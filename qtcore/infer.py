@@ -1,9 +1,10 @@
-"""Ask a trained model: fill in what is missing in a table or an image.
+"""Ask a model: fill in what is missing in a table or an image, or compute the marginals of a graph.
 
     python -m qtcore.infer rbm/adult rows.csv                      marginals of the blanks, in rows.marginals.csv
     python -m qtcore.infer runs/d/best.safetensors rows.csv --out answers.csv
     python -m qtcore.infer grbm/frey face.png --mask mask.png      mean.png and deviation.png, in face.marginals/
     python -m qtcore.infer grid/border contour.png --out answer    labels.png and p_contour.png, p_out.png, p_in.png
+    python -m qtcore.infer graph.uai --evidence graph.uai.evid     marginals of all variables, in graph.MAR
 
 A table is a CSV file in UTF-8, one variable per column, with or without a line of names. Columns below the names of the
 model's variables may stand in any order; of a model without names, they stand in its own. A blank (nothing, ?, NA or NaN) is
@@ -14,8 +15,14 @@ the model was trained in), or one probability per state.
 In a mask, white pixels are known and black ones hidden (the threshold is half way). A face needs one. Its answer is in grey
 levels; in deviation.png, white is a standard deviation of 64 levels or more. A contour image is bright on dark, of any size;
 its mask is optional, and hidden pixels give no evidence. In labels.png contours are red, insides blue, outsides yellow.
+
+A graph is a file of the UAI format (MARKOV or BAYES). The answer is a MAR file, or with --out graph.PR log10 of the partition
+function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4 (--until), but for at most
+1000 layers; exact eliminates variables, which needs a graph of moderate width; auto is exact where that is possible, and
+damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed.
 """
 
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +35,12 @@ from qtcore.data.variables import pixel_names
 from qtcore.errors import InputError
 from qtcore.inference import Engine
 from qtcore.inference.engine import named
-from qtcore.io import images
+from qtcore.io import graphs, images
 from qtcore.io.tables import Table, infer_table
 from qtcore.learn.run import device
+from qtcore.models import uai
 from qtcore.models.base import Model
+from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import load
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
@@ -42,9 +51,9 @@ class Command:
     """What to ask, and whom."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Name of a shipped model, or a file."""
-    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """A table (CSV) with blanks, or an image."""
+    """Name of a shipped model, or a file; or a graph (.uai)."""
+    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
+    """A table (CSV) with blanks, or an image; none for a graph."""
     mask: Path | None = None
     """An image of the same size: white is known, black is hidden."""
     out: Path | None = None
@@ -52,9 +61,18 @@ class Command:
     fit: bool = False
     """Faces: crop and scale the image and its mask to the size that the model expects."""
     engine: str | None = None
-    """How marginals are computed: bp, gibbs, or exact (small models); by default as the model was trained."""
+    """How marginals are computed: bp, gibbs, or exact (small models), for a graph also auto; by default as the model was
+    trained."""
     layers: int | None = None
     """Layers of belief propagation (sweeps of gibbs); by default the engine's own number."""
+    evidence: Path | None = None
+    """Graphs: the observed variables and their states (.evid)."""
+    until: float | None = None
+    """Graphs: stop when no message changes by more than this."""
+    damping: float | None = None
+    """Graphs: weight of the old message in the new one, from 0 to below 1."""
+    reference: Path | None = None
+    """Graphs: a MAR file to compare with."""
     device: str = "auto"
     """cuda, mps or cpu; auto takes the first of these that is there."""
 
@@ -63,11 +81,39 @@ def table_for(model: Model, path: Path) -> Table:
     """The table in a file, as this model reads it."""
     (width,) = model.variables.shape
     assert width is not None
-    known = variable_names(str(model.provenance.dataset)) or (pixel_names(*model.image_shape) if model.image_shape else None)
+    pixels = pixel_names(*model.image_shape) if model.image_shape else None
+    known = variable_names(str(model.provenance.dataset)) or model.column_names() or pixels
     return Table(path, known if known is not None and len(known) == width else None, width)
 
 
+def ask_graph(command: Command) -> None:
+    """Marginals, or the partition function, of a graph in a file."""
+    if command.file is not None or command.mask is not None or command.fit:
+        raise InputError("a graph is asked by itself; what is observed is given with --evidence.")
+    out = command.out or Path(command.model).with_suffix(".MAR")
+    _spare(command, out)
+    name = command.engine or "bp"
+    engine = None if name == "auto" else graphs.choose(name, command.layers, command.until, command.damping)
+    model = FactorGraph.from_uai(command.model, device=device(command.device))
+    known = {} if command.evidence is None else uai.read_evidence(command.evidence, model.n_states)
+    reference = None if command.reference is None else uai.read_marginals(command.reference, model.n_states)
+    query = model.query(known)
+    if out.suffix.upper() == ".PR":
+        log_z = graphs.log_z(model, query)
+        uai.write_partition(out, log_z)
+        print(f"log10 of the partition function is {log_z / math.log(10):.6g}; it is in {out}.")
+        return
+    answer = graphs.ask_auto(model, query) if engine is None else graphs.ask(model, query, engine)
+    uai.write_marginals(out, answer.marginals)
+    print(f"{answer.told()}; the marginals of {len(model.n_states)} variables are in {out}.")
+    if reference is not None:
+        print(f"beside {command.reference}: {graphs.compare(answer.marginals, reference, set(known)).told()}.")
+    if not answer.converged:
+        print(f"warning: {answer.advice()}", file=sys.stderr)
+
+
 def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
+    assert command.file is not None
     if images.is_image(command.file):
         raise InputError(f"{command.model} answers tables (CSV), not images such as {command.file}.")
     if command.mask is not None or command.fit:
@@ -84,6 +130,7 @@ def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
 
 
 def ask_image(model: Model, command: Command, engine: Engine | None) -> str:
+    assert command.file is not None
     if model.variables.kind == "real":
         shape = images.face_shape(model)
         if command.mask is None:
@@ -113,13 +160,21 @@ def _spare(command: Command, out: Path) -> None:
     """Refuse to write over what was read, or over a folder."""
     if out.is_dir():
         raise InputError(f"{out} is a folder; give a file for the answer.")
-    for path in (command.file, command.mask, Path(command.model)):
+    for path in (command.file, command.mask, Path(command.model), command.evidence, command.reference):
         if path is not None and out.exists() and path.exists() and out.samefile(path):
             raise InputError(f"{out} is also read; give another place for the answer with --out.")
 
 
 def main() -> int:
     command = arguments(Command, prog="python -m qtcore.infer", description=__doc__)
+    if command.model.lower().endswith(".uai"):
+        ask_graph(command)
+        return 0
+    for option in ("evidence", "until", "damping", "reference"):
+        if getattr(command, option) is not None:
+            raise InputError(f"--{option} goes with a graph (.uai), not with the model {command.model}.")
+    if command.file is None:
+        raise InputError(f"give a table or an image to ask {command.model} about.")
     model = load(command.model, device(command.device))
     if not command.file.exists() or command.file.is_dir():
         raise InputError(

@@ -276,7 +276,7 @@ def test_values_that_a_variable_cannot_take(model: str, text: str, said: str, ru
         (["grid.safetensors", "rows.csv"], "rows.csv is not an image (PNG, JPEG, GIF, BMP, TIFF, PPM)."),
         (["rbm.safetensors", "rows.csv", "--layers", "-1"], "n_layers must be a whole number ≥ 0, not -1."),
         (["rbm.safetensors", "rows.csv", "--device", "abacus"], "there is no device named 'abacus'; try "),
-        (["rbm.safetensors"], "Missing from python -m qtcore.infer: FILE A table (CSV) with blanks, or an image. (required)."),
+        (["rbm.safetensors"], "give a table or an image to ask rbm.safetensors about."),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(words: list[str], said: str, run: Command) -> None:

@@ -88,6 +88,10 @@ class Model(nn.Module):
         """T, if the model has one."""
         return None
 
+    def column_names(self) -> tuple[str, ...] | None:
+        """Names of the visible variables, if the model knows them itself."""
+        return None
+
     def target(self, query: Query) -> Tensor:
         """The targets of a query: as given, or the unobserved variables."""
         return query.target

@@ -316,6 +316,9 @@ class FactorGraph(TemperedModel):
             start = end
         return result
 
+    def column_names(self) -> tuple[str, ...] | None:
+        return tuple(self.names[i] for i in self.wiring.visible) if self.names else None
+
     @property
     def n_factors(self) -> int:
         return sum(len(template.scopes) for template in self.templates.values())
@@ -382,7 +385,7 @@ class FactorGraph(TemperedModel):
         likelihood = (likelihood / likelihood.amax(-1, keepdim=True)).to(dtype)  # first, or it may overflow the dtype
         return likelihood / likelihood.sum(-1, keepdim=True)
 
-    def query(self, known: "Mapping[int | str, Any]") -> Query:
+    def query(self, known: "Mapping[Any, Any]") -> Query:
         """A query of one row: for each variable that is observed, its state (by number or name), or likelihoods of its states.
 
         Example:

@@ -1,0 +1,143 @@
+"""Marginals of graphs in files: what an engine says, whether it converged, and how far that is from a reference."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from qtcore.errors import InputError
+from qtcore.inference import BP, Engine, Exact
+from qtcore.inference.elimination import EliminationPosterior, TooWideError
+from qtcore.inference.engine import named
+from qtcore.models.factor_graph import FactorGraph
+from qtcore.models.uai import Floats
+from qtcore.query import Query
+
+UNTIL = 1e-4
+"""Messages have converged when none changes by more than this."""
+AT_MOST = 1000
+"""Layers after which belief propagation gives up."""
+AUTO_DAMPING = 0.5
+"""Damping of belief propagation where `auto` has to use it: graphs that are too wide for exact answers have many loops."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The marginals of all variables of a graph, and how they came about."""
+
+    marginals: list[Floats]
+    engine: Engine
+    layers: int
+    residual: float
+    """The largest change of a message in the last layer."""
+    seconds: float
+
+    @property
+    def converged(self) -> bool:
+        until = self.engine.until if isinstance(self.engine, BP) else None
+        return not isinstance(self.engine, BP) or self.residual <= (UNTIL if until is None else until)
+
+    def told(self) -> str:
+        """In words: which engine, how it ended, and the time it took."""
+        name, took = self.engine.name, f"in {self.seconds:.3g} s"
+        if not isinstance(self.engine, BP):
+            return f"{name}, {took}"
+        ended = "converged" if self.converged else "not converged"
+        return f"{name}: {ended} after {self.layers} layers (the last changed messages by up to {self.residual:.2g}), {took}"
+
+    def advice(self) -> str:
+        """What to try if it has not converged."""
+        damping = (self.engine.damping or 0.0) if isinstance(self.engine, BP) else 0.0
+        more = "--damping 0.5" if damping < 0.5 else f"--damping 0.9 with --layers {10 * AT_MOST}"
+        return f"the messages have not converged, so that these marginals may be far off; try {more}, or --engine exact."
+
+
+def choose(name: str, layers: int | None, until: float | None, damping: float | None) -> Engine:
+    """The engine of that name; belief propagation stops by itself unless only a number of layers is given."""
+    if name != "bp":
+        for option, given in (("until", until), ("damping", damping), ("layers", layers if name == "exact" else None)):
+            if given is not None:
+                raise InputError(f"--{option} goes with --engine bp, not with {name}.")
+        return named(name).at(layers)
+    if layers is not None and until is None:
+        return BP(n_layers=layers, damping=damping)
+    return BP(damping=damping, until=UNTIL if until is None else until, at_most=AT_MOST if layers is None else layers)
+
+
+def ask(model: FactorGraph, query: Query, engine: Engine) -> Answer:
+    """All marginals, hidden variables' too, for a query of one row."""
+    start = time.perf_counter()
+    with torch.no_grad():
+        model.check(query)
+        state, layers, residual = engine.init(model, query), 0, 0.0
+        for _ in range(engine.steps(model)):
+            state, info = engine.step(state)
+            layers, residual = layers + 1, float(info["residual"])
+            if engine.finished(info):
+                break
+        visible: Any = engine.marginals(state)
+        hidden: Any = engine.hidden(state)
+    rows = torch.zeros(len(model.n_states), visible.probs.shape[-1], dtype=torch.float64)
+    rows[list(model.wiring.visible)] = visible.probs[0].to("cpu", torch.float64)
+    rows[list(model.wiring.hidden)] = hidden.probs[0].to("cpu", torch.float64)
+    marginals = [row[:size].numpy() for row, size in zip(rows, model.n_states, strict=True)]
+    return Answer(marginals, engine, layers, residual, time.perf_counter() - start)
+
+
+def ask_auto(model: FactorGraph, query: Query) -> Answer:
+    """Exact marginals where the graph is narrow enough, and those of damped belief propagation elsewhere."""
+    try:
+        return ask(model, query, Exact())
+    except TooWideError:
+        return ask(model, query, BP(damping=AUTO_DAMPING, until=UNTIL, at_most=AT_MOST))
+
+
+def log_z(model: FactorGraph, query: Query) -> float:
+    """log of the sum over all states that agree with the evidence of a query of one row, exactly."""
+    model.check(query)
+    with torch.no_grad():
+        posterior = EliminationPosterior(model.graph(), model.evidence(query, torch.float64))
+        return float(posterior.log_z[0])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Marginals beside reference marginals, over the variables that are not observed."""
+
+    hellinger: float
+    """Mean over the variables of √(1 − Σ √(p·q))."""
+    mean: float
+    """Mean absolute error of a probability."""
+    largest: float
+    score: float
+    """The competition's: 100·(1 − Hellinger distance / that of uniform marginals), at least 0."""
+
+    def told(self) -> str:
+        return (
+            f"mean Hellinger distance {self.hellinger:.3g}, mean absolute error {self.mean:.3g}, "
+            f"largest {self.largest:.3g}, score {self.score:.1f}"
+        )
+
+
+def compare(marginals: Sequence[Floats], reference: Sequence[Floats], observed: "Sequence[int] | set[int]") -> Comparison:
+    """How far marginals are from reference marginals."""
+    free = [i for i in range(len(reference)) if i not in set(observed)]
+    if not free:
+        raise InputError("all variables are observed, so that there is nothing to compare.")
+    errors = np.concatenate([np.abs(marginals[i] - reference[i]) for i in free])
+    distance = float(np.mean([hellinger(marginals[i], reference[i]) for i in free]))
+    uniform = float(np.mean([hellinger(np.full(len(reference[i]), 1 / len(reference[i])), reference[i]) for i in free]))
+    if uniform == 0:
+        score = 100.0 if distance == 0 else 0.0
+    else:
+        score = max(0.0, 100 * (1 - distance / uniform))
+    return Comparison(distance, float(errors.mean()), float(errors.max()), score)
+
+
+def hellinger(p: Floats, q: Floats) -> float:
+    """√(½ Σ (√p − √q)²), which is 0 for p = q without the rounding of 1 − Σ √(p·q)."""
+    return math.sqrt(float(((np.sqrt(p) - np.sqrt(q)) ** 2).sum()) / 2)
