@@ -172,8 +172,8 @@ class GridPotentials:
 
     def spread(self, evidence: Tensor) -> Tensor:
         """The labels' evidence, repeated for each of their clones [..., S]."""
-        repeats = torch.tensor(self.clones, device=evidence.device)
-        return evidence.repeat_interleave(repeats, -1, output_size=sum(self.clones))
+        parts = zip(evidence.split(1, -1), self.clones, strict=True)
+        return torch.cat([part.expand(*part.shape[:-1], count) for part, count in parts], -1)
 
     def answers(self, logits: Tensor) -> tuple[Distribution, Distribution]:
         """Marginals of the labels and of the states, from the logits of the states [B, height, width, S]."""

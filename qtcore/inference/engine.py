@@ -189,25 +189,27 @@ class Engine(ABC):
 
 def with_periods(layers: Iterable[Layer]) -> Iterator[Layer]:
     """The same layers, each with the `period` of its beliefs in `info`."""
-    earlier: deque[Tensor] = deque(maxlen=MAX_PERIOD)  # the latest first
+    earlier: deque[tuple[Tensor, Tensor]] = deque(maxlen=MAX_PERIOD)  # the latest first
     for layer in layers:
         if not has_values(layer.residual):  # nothing moves in shapes alone
             yield layer
             continue
-        beliefs = _expectations(layer.marginals, layer.hidden)
+        beliefs = _expectations(layer.marginals), _expectations(layer.hidden)
         period = _period(beliefs, tuple(earlier))
         earlier.appendleft(beliefs)
         yield dataclasses.replace(layer, info={**layer.info, "period": period})
 
 
-def _period(beliefs: Tensor, earlier: tuple[Tensor, ...]) -> Tensor:
-    """How many layers before each sample's beliefs were the same [B]; 0 if they were not."""
-    count = len(earlier)
-    if not count:
-        return torch.zeros(len(beliefs), dtype=torch.long, device=beliefs.device)
-    same = _farthest(torch.stack(earlier), beliefs) <= AT_REST  # [layers back, B]
-    nearest = (same * torch.arange(count, 0, -1, device=same.device)[:, None]).amax(0)  # the larger, the fewer layers back
-    return torch.where(nearest > 0, count + 1 - nearest, 0)
+def _period(beliefs: tuple[Tensor, Tensor], earlier: tuple[tuple[Tensor, Tensor], ...]) -> Tensor:
+    """How many layers before each sample's beliefs, visible and hidden, were the same [B]; 0 if they were not."""
+    visible, hidden = beliefs
+    if not earlier:
+        return torch.zeros(len(visible), dtype=torch.long, device=visible.device)
+    same = _farthest(torch.stack([each for each, _ in earlier]), visible) <= AT_REST  # [layers back, B]
+    for back in same.any(1).nonzero()[:, 0].tolist():  # of the hidden ones there may be many more
+        same[back] &= _farthest(earlier[back][1], hidden) <= AT_REST
+    nearest = (same * torch.arange(len(earlier), 0, -1, device=same.device)[:, None]).amax(0)  # the more, the fewer layers back
+    return torch.where(nearest > 0, len(earlier) + 1 - nearest, 0)
 
 
 def change_of_marginals(before: Sequence[Distribution], after: Sequence[Distribution]) -> Tensor:
