@@ -26,6 +26,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--process-per-site",  # the next page need not wait for a process of its own
+    "--disable-renderer-backgrounding",  # of several pages all are in front
+    "--disable-background-timer-throttling",
 ]
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 WINDOW = {"width": 1280, "height": 800}
