@@ -5,6 +5,8 @@ from typing import Any
 
 from bokeh.application.application import ServerContext, SessionContext
 from bokeh.document import Document
+from bokeh.protocol.exceptions import ProtocolError
+from bokeh.protocol.receiver import Receiver
 from bokeh.server.connection import ServerConnection
 from bokeh.server.tornado import BokehTornado
 from panel.io import document as panel_document
@@ -68,12 +70,31 @@ def find_handler(application: BokehTornado, request: HTTPServerRequest, **option
     return _find_handler(application, request, **options)
 
 
+MAX_MESSAGE, PART = 8 * 2**20, 100
+"""Bytes of a message that are gathered before it is whole, as many as the largest upload and some; each part counts as this
+much more."""
+
+_consume = Receiver.consume
+
+
+async def consume(receiver: Receiver, fragment: Any) -> Any:
+    """The next part of a message. (Bokeh would gather parts without end: a message says itself how many it has.)"""
+    receiver.gathered = getattr(receiver, "gathered", 0) + len(fragment) + PART
+    if receiver.gathered > MAX_MESSAGE:
+        raise ProtocolError("the message is too large")
+    message = await _consume(receiver, fragment)
+    if message is not None:
+        receiver.gathered = 0
+    return message
+
+
 def on_server_loaded(server_context: ServerContext) -> None:
     logging.getLogger("asyncio").addFilter(goodbye)
     logs.install()
     ServerConnection.error = plain_error
     DocHandler.prepare = AutoloadJsHandler.prepare = knock
     BokehTornado.find_handler = find_handler
+    Receiver.consume = consume
     panel_document._dispatch_msgs = dispatch_all
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketClosedError
 
 from app import sessions
 from tests.app.server import Server, connect, get, leave, provoke, say, served, status
@@ -58,6 +60,57 @@ def test_odd_messages(name: str, server: Server) -> None:
     answer = asyncio.run(say(server.url, *ODD[name]))
     server.settle()
     discreet("".join(answer), server.said(since))
+
+
+async def _too_much(url: str, how: str) -> str:
+    """Send more than anybody needs until the server has had enough; what it says then."""
+    socket = await connect(url)
+    megabyte = b"x" * 2**20
+    try:
+        if how == "one message":
+            await socket.write_message(megabyte.decode() * 7)
+        elif how == "frames without end":
+            for number in range(100):
+                await socket.protocol._write_frame(False, 0 if number else 1, megabyte)  # type: ignore[union-attr]
+        else:
+            size = 2**20 if how == "buffers without end" else 0
+            await socket.write_message(json.dumps({"msgid": "1", "msgtype": "PATCH-DOC", "num_buffers": 10**9}))
+            await socket.write_message("{}")
+            await socket.write_message('{"events": []}')
+            for _ in range(100 if size else 100_000):
+                await socket.write_message('{"id": ""}')
+                await socket.write_message(megabyte[:size], binary=True)
+    except (WebSocketClosedError, StreamClosedError):
+        pass
+    while await asyncio.wait_for(socket.read_message(), 60) is not None:
+        pass
+    reason = socket.close_reason or ""
+    socket.close()
+    return reason
+
+
+@pytest.mark.parametrize("how", ["one message", "frames without end", "buffers without end", "empty buffers without end"])
+def test_uploads_without_end_are_ended(how: str, server: Server) -> None:
+    assert asyncio.run(_too_much(server.url, how)) in ("", "message too big", "the message is too large")
+    server.settle()
+    discreet("", server.said())
+
+
+async def _deaf(url: str) -> list[str]:
+    """Clients that ask for their page again and again and never read it; another one is served all the same."""
+    deaf = [await connect(url) for _ in range(2)]
+    for socket in deaf:
+        for _ in range(50):
+            for part in ({"msgid": "0", "msgtype": "PULL-DOC-REQ"}, {}, {}):
+                await socket.write_message(json.dumps(part))
+    answer = await provoke(url)
+    for socket in deaf:
+        await leave(socket)
+    return answer
+
+
+def test_clients_that_do_not_read_disturb_nobody(server: Server) -> None:
+    assert "could not handle this message" in "".join(asyncio.run(_deaf(server.url)))
 
 
 @pytest.mark.parametrize("path", ["static/js/%00", "app%00", "static/%2e%2e/%00x", "static/extensions/panel/%00", "%00"])
