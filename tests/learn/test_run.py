@@ -3,8 +3,10 @@
 import errno
 import json
 import math
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from safetensors.torch import load_file, save_file
 import qtcore
 from qtcore import RBM, GaussianRBM
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
-from qtcore.learn import run
+from qtcore.learn import query_training, run
 from qtcore.learn.query_training import Progress
 from qtcore.learn.run import BEST, CONFIG, LOG, STATE, Run, device
 from qtcore.models.provenance import Provenance
@@ -112,6 +114,63 @@ def test_a_folder_is_free_again_when_a_training_ends_or_fails(tmp_path: Path) ->
     fit(tmp_path, resume=True)
 
 
+def test_a_folder_by_another_name_is_the_same_folder(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    keeper = Run(tmp_path / "link", resume=False)
+    with pytest.raises(InputError, match="another training is running"):
+        fit(tmp_path / "real")
+    del keeper
+    crash(tmp_path / "link", 5)
+    fit(tmp_path / "real", resume=True)
+    assert (tmp_path / "link").is_symlink()
+    fit(tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "link")
+
+
+def test_files_that_are_links_stay_links(tmp_path: Path) -> None:
+    """Such as a state that lies on a larger disk."""
+    crash(tmp_path / "run", 5)
+    (tmp_path / "disk").mkdir()
+    for name in FILES:
+        if (tmp_path / "run" / name).exists():
+            (tmp_path / "run" / name).rename(tmp_path / "disk" / name)
+            (tmp_path / "run" / name).symlink_to(tmp_path / "disk" / name)
+    fit(tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / STATE).is_symlink()
+    assert {path.name for path in (tmp_path / "disk").iterdir()} == FILES
+    fit(tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.fixture
+def nobody() -> Iterator[None]:
+    """As root nothing is read-only: as somebody else for a while."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+def test_a_folder_that_is_read_only(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Said before the first step, and nothing in it changes."""
+    fit(tmp_path / "run", steps=4)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    for path in (*before, tmp_path / "run"):
+        path.chmod(0o555)
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(parent.stat().st_mode | 0o111)
+    request.getfixturevalue("nobody")
+    steps: list[int] = []
+    with pytest.raises(OSError, match="Permission denied"):
+        fit(tmp_path / "run", resume=True, steps=8, callback=lambda progress: steps.append(progress.step))
+    with pytest.raises(OSError, match="Permission denied"):
+        fit(tmp_path / "run" / "new", callback=lambda progress: steps.append(progress.step))
+    assert not steps
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
 @pytest.mark.parametrize("missing", ["flock", "fcntl"])
 def test_a_system_without_locks(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(*_: object) -> None:
@@ -141,6 +200,28 @@ def test_a_run_that_went_on_is_the_run_that_was_never_interrupted(kind: str, ste
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
     assert same(weights_of(went_on), weights_of(whole))
     assert went_on.provenance == whole.provenance
+
+
+@pytest.mark.parametrize("when", [1, 3])
+def test_a_run_killed_during_a_validation_goes_on_like_any_other(
+    when: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first, after which there is no best model yet, and a later one."""
+    fit(tmp_path / "whole")
+    validate, calls = query_training._Training._validate, []
+
+    def killed(training: Any, *arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == when:
+            raise Crash
+        return validate(training, *arguments)
+
+    monkeypatch.setattr(query_training._Training, "_validate", killed)
+    with pytest.raises(Crash):
+        fit(tmp_path / "killed")
+    assert_whole(tmp_path / "killed")
+    fit(tmp_path / "killed", resume=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_stopping_saves_first(tmp_path: Path) -> None:
