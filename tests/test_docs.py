@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EQUATIONS = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
 FUNCTIONS = sorted(set(re.findall(r"`(qtcore\.[\w.]+)`", EQUATIONS)))
-TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", EQUATIONS)))
+RELIABILITY = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", EQUATIONS + RELIABILITY)))
 
 
 def test_every_row_of_a_table_has_a_function_and_a_test() -> None:
@@ -19,6 +20,13 @@ def test_every_row_of_a_table_has_a_function_and_a_test() -> None:
     for row in rows:
         assert "`qtcore." in row or "notebooks/" in row, row
         assert "`tests/" in row or "checked there" in row, row
+
+
+def test_every_promise_has_a_test() -> None:
+    rows = [line for line in RELIABILITY.splitlines() if line.startswith("|") and not line.startswith(("|---", "| promise"))]
+    assert len(rows) > 20
+    for row in rows:
+        assert "`tests/" in row or "`make " in row, row
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ def process(*arguments: str, cwd: Path) -> str:
     done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def kill(when: Path, *arguments: str, cwd: Path) -> None:
+    """Start the command, and kill it as soon as this file is there."""
+    line = [sys.executable, "-m", "qtcore.reproduce", *arguments]
+    with subprocess.Popen(line, cwd=cwd, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL) as begun:
+        while not when.exists():
+            assert begun.poll() is None
+            time.sleep(0.02)
+        begun.kill()
 
 
 @pytest.fixture
@@ -64,9 +75,13 @@ def test_names_and_numbers_that_do_not_exist_are_refused(run: Command) -> None:
 
 @pytest.mark.slow
 def test_trains_what_is_missing_once_and_scores_it(run: Command, tmp_path: Path) -> None:
-    """The whole chain on data that need no download; a second call computes nothing and says the same."""
+    """The whole chain on data that need no download, after a call that was killed in the middle of its first training; another
+    call computes nothing and says the same."""
     arguments = ("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "1", "--budget", "quick")
+    kill(tmp_path / "quick" / "runs" / "table1-qt-rbm-digits-0" / "log.jsonl", *arguments, cwd=tmp_path)
+    assert not list((tmp_path / "quick").glob("results/*"))  # no record of what was not finished
     first = process(*arguments, cwd=tmp_path)
+    assert not list(tmp_path.rglob("*.tmp"))
     assert "trained rbm/digits" in first
     record_file = tmp_path / "quick" / "results" / "table1-qt-rbm-digits-0.json"
     record = json.loads(record_file.read_text())

@@ -46,7 +46,8 @@ def test_tables(data: bytes, kind: str, named: bool) -> None:
     counts = tried("tables", lambda: infer_table(model, table, out))
     if counts is None:
         return
-    lines = list(csv.reader(out.open(encoding="utf-8", newline="")))
+    with out.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.reader(file))
     assert len(lines) == 1 + counts[1]
     for line in lines[1:]:
         numbers = [float(cell) for cell in line[2:]]
