@@ -19,7 +19,8 @@ its mask is optional, and hidden pixels give no evidence. In labels.png contours
 A graph is a file of the UAI format (MARKOV or BAYES). The answer is a MAR file, or with --out graph.PR log10 of the partition
 function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4 (--until), but for at most
 1000 layers; exact eliminates variables, which needs a graph of moderate width; auto is exact where that is possible, and
-damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed.
+damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed. For a folder of graphs with
+evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these distances is printed.
 """
 
 import math
@@ -51,7 +52,7 @@ class Command:
     """What to ask, and whom."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Name of a shipped model, or a file; or a graph (.uai)."""
+    """Name of a shipped model, or a file; or a graph (.uai), or a folder of graphs."""
     file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
     """A table (CSV) with blanks, or an image; none for a graph."""
     mask: Path | None = None
@@ -167,6 +168,10 @@ def _spare(command: Command, out: Path) -> None:
 
 def main() -> int:
     command = arguments(Command, prog="python -m qtcore.infer", description=__doc__)
+    if Path(command.model).is_dir():
+        for line in graphs.table(Path(command.model)):
+            print(line, flush=True)
+        return 0
     if command.model.lower().endswith(".uai"):
         ask_graph(command)
         return 0

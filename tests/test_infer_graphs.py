@@ -137,3 +137,19 @@ def test_columns_by_the_names_of_a_graph(run: Command) -> None:
     assert line.split(",")[1] == "rain"
     assert float(line.split(",")[3]) == pytest.approx(math.e / (1 + math.e), rel=1e-5)
     assert header == "row,variable,p_0,p_1"
+
+
+def test_a_table_over_a_folder(run: Command) -> None:
+    for name in ("tree", "frustrated"):
+        known = {0: 1}
+        uai.write_evidence(f"{name}.uai.evid", known)
+        uai.write_marginals(f"{name}.uai.MAR", exactly(f"{name}.uai", known))
+    result = run(".")
+    assert result.code == 0
+    _, _, frustrated, tree, total = result.out.splitlines()
+    assert frustrated.startswith("| frustrated | 5 | 15 | 3 | ")
+    assert "not converged" in frustrated
+    assert tree.startswith("| tree | 3 | 2 | 1 | 0.0000 (100.0) | 0.0000 (100.0) | 0.0000 (100.0) | exact, ")
+    assert total.startswith("| all 2 | | | | mean score ")
+    Path("empty").mkdir()
+    assert run("empty").sentence == "empty has no graph with its reference marginals (name.uai with name.uai.MAR)."

@@ -269,6 +269,17 @@ def _zeros(log: Tensor) -> Tensor:
     return torch.zeros_like(log).masked_fill(log.isneginf(), -math.inf)
 
 
+@torch.no_grad()
+def order_of(potentials: FactorPotentials, evidence: Tensor) -> Order:
+    """The min-fill order for a query of one row, however large its tables are."""
+    alone = potentials.unary.detach().to("cpu", torch.float64)[:, None] + evidence.to("cpu", torch.float64)
+    possible = consistent(potentials, alone)[:, 0].numpy()
+    sizes = np.array(potentials.wiring.n_states)
+    left = np.add.reduceat(possible, sizes.cumsum() - sizes, dtype=np.int64).clip(1).tolist()
+    scopes = [scope for group in potentials.wiring.groups for scope in group.scope.tolist()]
+    return min_fill(left, [tuple(i for i in scope if left[i] > 1) for scope in scopes], refuse=False)
+
+
 class EliminationPosterior:
     """p(x | evidence) for each query of a batch, by elimination: what `exact` asks of a posterior."""
 

@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 
 from qtcore.errors import InputError
 from qtcore.inference import BP, Engine, Exact
-from qtcore.inference.elimination import EliminationPosterior, TooWideError
+from qtcore.inference.elimination import EliminationPosterior, TooWideError, order_of
 from qtcore.inference.engine import named
+from qtcore.models import uai
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.uai import Floats
 from qtcore.query import Query
@@ -102,6 +104,32 @@ def log_z(model: FactorGraph, query: Query) -> float:
     with torch.no_grad():
         posterior = EliminationPosterior(model.graph(), model.evidence(query, torch.float64))
         return float(posterior.log_z[0])
+
+
+def table(folder: Path) -> Iterator[str]:
+    """Lines of a table over all graphs of a folder that have reference marginals: plain, damped and automatic inference."""
+    found = [path for path in sorted(folder.glob("*.uai")) if path.with_name(f"{path.name}.MAR").exists()]
+    if not found:
+        raise InputError(f"{folder} has no graph with its reference marginals (name.uai with name.uai.MAR).")
+    yield "| graph | variables | factors | width | bp | bp, damping 0.5 | auto | |"
+    yield "|---|---|---|---|---|---|---|---|"
+    totals: list[list[float]] = [[], [], []]
+    for path in found:
+        model = FactorGraph.from_uai(path)
+        evidence = path.with_name(f"{path.name}.evid")
+        known = uai.read_evidence(evidence, model.n_states) if evidence.exists() else {}
+        reference, query = uai.read_marginals(path.with_name(f"{path.name}.MAR"), model.n_states), model.query(known)
+        order = order_of(model.graph(), model.evidence(query))
+        plain, damped = (ask(model, query, choose("bp", None, None, damping)) for damping in (0.0, 0.5))
+        auto, cells = ask_auto(model, query), []
+        for answer, total in zip((plain, damped, auto), totals, strict=True):
+            result = compare(answer.marginals, reference, set(known))
+            total.append(result.score)
+            cells.append(f"{result.hellinger:.4f} ({result.score:.1f}{'' if answer.converged else ', not converged'})")
+        sizes = f"{len(model.n_states)} | {model.n_factors} | {order.width}"
+        yield f"| {path.stem} | {sizes} | {' | '.join(cells)} | {auto.engine.name}, {auto.seconds:.1f} s |"
+    mean = " | ".join(f"mean score {np.mean(total):.1f}" for total in totals)
+    yield f"| all {len(found)} | | | | {mean} | |"
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from safetensors.torch import save_file
 from torch.autograd import gradcheck
 
 import qtcore
-from qtcore import BP, FactorGraph, PairwiseMRF, Query
+from qtcore import BP, Exact, FactorGraph, PairwiseMRF, Query
 from qtcore.errors import InputError, ModelFileError
 from qtcore.potentials import FactorPotentials
 from qtcore.wiring import MAX_TIED_GROUPS, TIED, Wiring
 
 from .. import naive
-from ..strategies import EVIDENCE, F64, answer, ask, ask_possible, build, close, evidences, factor_graphs, normal, seeds
+from ..strategies import EVIDENCE, F64, answer, ask, ask_possible, build, close, evidences, factor_graphs, normal, rng, seeds
 
 RAIN = {"rain": ["no", "yes"], "sprinkler": 2, "wet": ["dry", "damp", "wet"]}
 
@@ -196,6 +196,65 @@ def test_a_naive_transcription_layer_by_layer(graph: Any, seed: int, evidence: s
         close(answer(layer.marginals).exp(), visible.exp())
         close(answer(layer.hidden).exp(), hidden.exp())
         close(answer(layer.marginals).clamp_min(-500), visible.clamp_min(-500), 1e-8)
+
+
+@given(factor_graphs(), seeds, evidences)
+def test_bookkeeping_does_not_matter(graph: Any, seed: int, evidence: str) -> None:
+    """Other names for variables and states, scopes and their tables' axes in another order, factors in another order: the
+    same marginals in every layer."""
+    model = FactorGraph(**graph, damping=0.1, dtype=F64)
+    query = ask_possible(model, seed, evidence)
+    assume(query is not None)
+    assert query is not None
+    n = len(model.n_states)
+    order = torch.randperm(n, generator=rng(seed)).tolist()  # variable k of the new graph was order[k]
+    place = {old: k for k, old in enumerate(order)}
+    states = [torch.randperm(size, generator=rng(seed + i)) for i, size in enumerate(model.n_states)]  # new[s] was states[s]
+    tables, factors = {}, []
+    for k, (name, scope) in enumerate(reversed(graph["factors"])):
+        axes = torch.randperm(len(scope), generator=rng(seed + k)).tolist()
+        table = graph["tables"][name]
+        for axis, variable in enumerate(scope):
+            table = table.index_select(axis, states[variable])
+        tables[f"own {k}"] = table.permute(axes)
+        factors.append((f"own {k}", [place[scope[axis]] for axis in axes]))
+    hidden = [place[i] for i in model.hidden]
+    other = FactorGraph([model.n_states[i] for i in order], tables, factors, hidden=hidden, damping=0.1, dtype=F64)
+    columns = [model.wiring.visible.index(order[k]) for k in other.wiring.visible]
+    back = [states[order[k]].argsort() for k in other.wiring.visible]
+    values = torch.zeros(len(query), len(columns), dtype=F64)
+    for column, (old, new) in enumerate(zip(columns, back, strict=True)):
+        values[:, column] = new[query.values[:, old].nan_to_num().long()].double()
+    asked = Query(values, query.observed[:, columns])
+    for one, two in zip(model.layers(query, 4), other.layers(asked, 4), strict=True):
+        for column, (old, k) in enumerate(zip(columns, other.wiring.visible, strict=True)):
+            renamed = one.marginals.probs[:, old][:, states[order[k]]]  # type: ignore[attr-defined]
+            close(two.marginals.probs[:, column, : renamed.shape[1]], renamed)  # type: ignore[attr-defined]
+        close(one.residual.nan_to_num(posinf=99), two.residual.nan_to_num(posinf=99))
+
+
+@given(factor_graphs(), seeds, evidences)
+def test_a_factor_may_be_merged_into_another(graph: Any, seed: int, evidence: str) -> None:
+    """Where one scope holds another, the sum of their tables has the same distribution."""
+    model = FactorGraph(**graph, dtype=F64)
+    scopes = [set(scope) for _, scope in graph["factors"]]
+    pairs = [(f, g) for f, big in enumerate(scopes) for g, small in enumerate(scopes) if f != g and small <= big]
+    query = ask_possible(model, seed, evidence)
+    assume(query is not None and pairs)
+    assert query is not None
+    into, away = pairs[seed % len(pairs)]
+    (name, big), (gone, small) = graph["factors"][into], graph["factors"][away]
+    letters = "abcdefgh"
+    index = {variable: letters[axis] for axis, variable in enumerate(big)}
+    ones = torch.ones([model.n_states[i] for i in big], dtype=F64)
+    formula = f"{''.join(index[i] for i in small)},{letters[: len(big)]}->{letters[: len(big)]}"
+    spread = torch.einsum(formula, graph["tables"][gone].exp(), ones).log()
+    tables = {f"own {k}": graph["tables"][each] for k, (each, _) in enumerate(graph["factors"])}
+    tables[f"own {into}"] = graph["tables"][name] + spread
+    factors = [(f"own {k}", scope) for k, (_, scope) in enumerate(graph["factors"]) if k != away]
+    del tables[f"own {away}"]
+    other = FactorGraph(graph["n_states"], tables, factors, hidden=graph["hidden"], dtype=F64)
+    close(other(query, engine=Exact()).probs, model(query, engine=Exact()).probs)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
