@@ -61,7 +61,7 @@ def test_exact_engines(run: Command, engine: str) -> None:
 
 def test_auto_takes_bp_where_a_graph_is_too_wide(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "MAX_STATES", 1)
-    monkeypatch.setattr("qtcore.inference.elimination.MAX_TABLE", 2)
+    monkeypatch.setattr("qtcore.inference.orders.MAX_TABLE", 2)
     assert run("loop.uai", "--engine", "auto").out.startswith("bp: converged after ")
 
 

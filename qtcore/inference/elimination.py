@@ -1,146 +1,31 @@
 """Exact sums over a factor graph by eliminating one variable after the other, for graphs of moderate width.
 
 To eliminate a variable, all tables with it are added up and summed over it, which leaves one table on its neighbours. The
-order decides how large these tables become; here it is greedy: next comes the variable that joins the fewest pairs of
-neighbours that were not joined before (min-fill), of several the one with the smallest table. The largest table that is
-left, less one variable, is the width of that order.
+order decides how large these tables become (`orders`); the variables of the largest one, less one, are the width of that order.
 
 What is left at last is log Z, and its derivative with respect to the log-evidence of a state is the marginal of that
 state: torch's backward pass through the eliminations is the second half of the junction tree algorithm. States that evidence
 or a zero of a single variable rules out are taken out first, which is what makes evidence narrow a graph.
 """
 
-import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from qtcore.errors import InputError
 from qtcore.inference.bp.factors import Maxima, outgoing
+from qtcore.inference.orders import MAX_TOTAL, Order, Scope, best_order, min_fill
 from qtcore.potentials import FactorPotentials
 from qtcore.support.tensors import log_sum
 
-MAX_TABLE = 2**25
-"""Entries of the largest table: 256 MB of float64."""
-MAX_TOTAL = 2**27
-"""Entries of all tables together, which the backward pass keeps: 1 GB."""
-ATTEMPTS = 16
-"""How many orders are tried before a graph is called too wide."""
-
-Scope = tuple[int, ...]
-
-
-class TooWideError(InputError):
-    """The tables of an elimination would become too large; the message says how large."""
-
-    def __init__(self, width: int, largest: float, certain: bool = False) -> None:
-        """With the width found, the logarithm (to base 2) of the largest table, and whether no order can do better."""
-        super().__init__(
-            f"this graph has a width of {width} or more, with a table of at least {2 ** min(largest, 1000):.3g} entries; exact "
-            f"answers need at most {MAX_TABLE} in one and {MAX_TOTAL} in all. Take an approximate engine, such as bp."
-        )
-        self.certain = certain
-
-
-@dataclass(frozen=True)
-class Order:
-    """In which order variables are eliminated, and what that costs."""
-
-    variables: tuple[int, ...]
-    width: int
-    """Variables of the largest table, less one."""
-    largest: int
-    """Its entries."""
-    total: int
-    """Entries of all tables."""
-
-
-def best_order(sizes: Sequence[int], scopes: Sequence[Scope]) -> Order:
-    """The min-fill order; if its tables are too large, one with ties broken at random. Raise a TooWideError if all are."""
-    failures: list[TooWideError] = []
-    for attempt in range(ATTEMPTS):
-        try:
-            return min_fill(sizes, scopes, seed=attempt)
-        except TooWideError as error:
-            failures.append(error)
-            if error.certain:
-                break
-    raise failures[0]
-
-
-def min_fill(sizes: Sequence[int], scopes: Sequence[Scope], refuse: bool = True, seed: int = 0) -> Order:
-    """A greedy order for variables with these numbers of states and factors with these scopes.
-
-    Raise a TooWideError as soon as a table becomes too large, unless `refuse` is false. Among equals the variable with the
-    smallest table is next, or, with a `seed` other than 0, any.
-    """
-    random = np.random.default_rng(seed)
-    neighbours: list[set[int]] = [set() for _ in sizes]
-    for scope in scopes:
-        for i in scope:
-            neighbours[i].update(scope)
-    for i, near in enumerate(neighbours):
-        near.discard(i)
-    log_size = [math.log2(size) for size in sizes]
-    if refuse and (least := degeneracy(neighbours)) >= math.log2(MAX_TABLE):  # every other variable has 2 states or more
-        raise TooWideError(least, least + 1, certain=True)
-
-    def cost(i: int) -> tuple[int, float, float]:
-        near = list(neighbours[i])
-        missing = sum(len(near) - 1 - len(neighbours[j].intersection(near)) for j in near) // 2
-        size = log_size[i] + sum(log_size[j] for j in near)
-        return missing, random.random() if seed else size, size
-
-    costs = {i: cost(i) for i in range(len(sizes))}
-    heap = [(*costs[i], i) for i in costs]
-    heapq.heapify(heap)
-    order, width, largest, total = [], 0, 0.0, 0.0
-    while heap:
-        fill, tie, size, i = heapq.heappop(heap)
-        if costs.get(i) != (fill, tie, size):
-            continue  # out of date
-        near = neighbours[i]
-        order.append(i)
-        del costs[i]
-        width, largest, total = max(width, len(near)), max(largest, size), total + 2**size
-        if refuse and (size > math.log2(MAX_TABLE) or total > MAX_TOTAL):
-            raise TooWideError(width, largest)
-        for j in near:
-            neighbours[j] |= near
-            neighbours[j] -= {i, j}
-        touched = set(near)
-        if fill:
-            touched.update(*(neighbours[j] for j in near))
-        for j in touched:
-            new = cost(j)
-            if new != costs[j]:
-                costs[j] = new
-                heapq.heappush(heap, (*new, j))
-    return Order(tuple(order), width, round(2**largest) if largest < 60 else 2**60, round(total) if total < 2**60 else 2**60)
-
-
-def degeneracy(neighbours: Sequence[set[int]]) -> int:
-    """The largest degree that is met when a variable with the fewest neighbours is taken out, again and again: no order has
-    a smaller width."""
-    degree = [len(near) for near in neighbours]
-    heap = [(count, i) for i, count in enumerate(degree)]
-    heapq.heapify(heap)
-    out, largest = [False] * len(degree), 0
-    while heap:
-        count, i = heapq.heappop(heap)
-        if out[i] or count != degree[i]:
-            continue
-        out[i], largest = True, max(largest, count)
-        for j in neighbours[i]:
-            if not out[j]:
-                degree[j] -= 1
-                heapq.heappush(heap, (degree[j], j))
-    return largest
+KEPT = 2**25
+"""Up to so many entries of all tables are kept for the backward pass; of more, each is made again from the smaller ones that it
+was added up from."""
 
 
 class Elimination:
@@ -149,8 +34,11 @@ class Elimination:
     The states that are left are numbered anew; variables with one state left are out of the tables.
     """
 
-    def __init__(self, potentials: FactorPotentials, alone: Tensor, possible: npt.NDArray[np.bool_]) -> None:
-        """`alone` are the terms of single variables, evidence included [total, B]; `possible` says which are finite."""
+    def __init__(
+        self, potentials: FactorPotentials, alone: Tensor, possible: npt.NDArray[np.bool_], twice: bool = False
+    ) -> None:
+        """`alone` are the terms of single variables, evidence included [total, B]; `possible` says which states are left;
+        `twice` that derivatives of the marginals will be asked for."""
         wiring = potentials.wiring
         sizes = np.array(wiring.n_states)
         self.offset = sizes.cumsum() - sizes
@@ -159,7 +47,7 @@ class Elimination:
             if not len(states):
                 raise InputError(potentials.contradiction(variable, None))
         self.sizes = [len(states) for states in self.states]
-        self.alone, self.batch = alone, alone.shape[1]
+        self.alone, self.batch, self.twice = alone, alone.shape[1], twice
         self.tables: list[tuple[Scope, Tensor]] = []
         for group, tables in zip(wiring.groups, potentials.tables, strict=True):
             stack = tables.to("cpu", torch.float64)
@@ -203,10 +91,26 @@ class Elimination:
             tables = waiting.pop(variable)
             others = sorted({i for scope, _ in tables for i in scope} - {variable}, key=rank.__getitem__)
             axes = {i: axis for axis, i in enumerate((variable, *others))}
-            bucket = _sum(axes, self.sizes, tables)
-            buckets.append((variable, tuple(others), bucket))
-            constant = hand_on(tuple(others), bucket.amax(0) if maximise else log_sum(bucket, 0))
+            if maximise:
+                bucket = _sum(axes, self.sizes, tables)
+                buckets.append((variable, tuple(others), bucket))
+                constant = hand_on(tuple(others), bucket.amax(0))
+            else:
+                constant = hand_on(tuple(others), self._summed(axes, tables))
         return constant, buckets
+
+    def _summed(self, axes: dict[int, int], tables: Sequence[tuple[Scope, Tensor]]) -> Tensor:
+        """Tables added up and summed over the first axis."""
+        scopes = [scope for scope, _ in tables]
+
+        def make(*values: Tensor) -> Tensor:
+            return log_sum(_sum(axes, self.sizes, list(zip(scopes, values, strict=True))), 0)
+
+        values = [table for _, table in tables]
+        if self.twice or self.order.total * self.batch <= KEPT:
+            return make(*values)
+        result: Tensor = checkpoint(make, *values, use_reentrant=False, preserve_rng_state=False)
+        return result
 
     @property
     def log_z(self) -> Tensor:
@@ -288,7 +192,7 @@ class EliminationPosterior:
         self.evidence = evidence.to("cpu", torch.float64)
         self.unary = potentials.unary.to("cpu", torch.float64)[:, None]
 
-    def parts(self, alone: Tensor) -> "list[tuple[Tensor, Elimination]]":
+    def parts(self, alone: Tensor, twice: bool = False) -> "list[tuple[Tensor, Elimination]]":
         """The queries that rule out the same states, and their elimination."""
         possible = consistent(self.potentials, alone.detach())
         patterns: dict[bytes, list[int]] = {}
@@ -299,11 +203,11 @@ class EliminationPosterior:
             first = possible[:, rows[0]].numpy()
             room = MAX_TOTAL
             while rows:
-                part = Elimination(self.potentials, alone[:, rows[:1]], first)
-                count = max(1, room // max(1, part.order.total))
+                part = Elimination(self.potentials, alone[:, rows[:1]], first, twice)
+                count = max(1, int(room / max(1, part.order.total)))
                 index = torch.tensor(rows[:count])
                 if len(index) > 1:
-                    part = Elimination(self.potentials, alone[:, index], first)
+                    part = Elimination(self.potentials, alone[:, index], first, twice)
                 result.append((index, part))
                 rows = rows[count:]
         return result
@@ -315,7 +219,7 @@ class EliminationPosterior:
             alone = self.unary + self.evidence
             alone = alone if alone.requires_grad and tracked else alone.detach().requires_grad_()
             marginals = torch.zeros_like(alone)
-            for index, part in self.parts(alone):
+            for index, part in self.parts(alone, tracked):
                 log_z = part.log_z
                 self._refuse_impossible(log_z, index)
                 (gradient,) = torch.autograd.grad(log_z.sum(), alone, create_graph=tracked)

@@ -12,8 +12,9 @@ import torch
 
 from qtcore.errors import InputError
 from qtcore.inference import BP, Engine, Exact
-from qtcore.inference.elimination import EliminationPosterior, TooWideError, order_of
+from qtcore.inference.elimination import EliminationPosterior, order_of
 from qtcore.inference.engine import named
+from qtcore.inference.orders import TooWideError
 from qtcore.models import uai
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.uai import Floats

@@ -8,8 +8,9 @@ from hypothesis import assume, given
 
 from qtcore import RBM, Exact, FactorGraph, PairwiseMRF, Query, exact
 from qtcore.errors import InputError
-from qtcore.inference import elimination
-from qtcore.inference.elimination import EliminationPosterior, TooWideError, degeneracy, min_fill
+from qtcore.inference import elimination, orders
+from qtcore.inference.elimination import EliminationPosterior
+from qtcore.inference.orders import TooWideError, best_order, degeneracy, min_fill, sweep
 
 from .. import oracle
 from ..strategies import (
@@ -128,9 +129,13 @@ def test_the_order_is_good_where_a_good_one_is_known() -> None:
     assert min_fill([2] * 60, tree).width == 1
     ring = [(i, (i + 1) % 40) for i in range(40)]
     assert min_fill([3] * 40, ring).width == 2
-    right = [(8 * y + x, 8 * y + x + 1) for y in range(8) for x in range(7)]
-    down = [(8 * y + x, 8 * y + x + 8) for y in range(7) for x in range(8)]
-    assert 8 <= min_fill([2] * 64, right + down).width <= 10
+    n = 16
+    right = [(n * y + x, n * y + x + 1) for y in range(n) for x in range(n - 1)]
+    down = [(n * y + x, n * y + x + n) for y in range(n - 1) for x in range(n)]
+    assert min_fill([2] * n * n, right + down, refuse=False).width >= n  # no order has a smaller one
+    assert sweep([2] * n * n, right + down).width == n
+    assert best_order([2] * n * n, right + down).total <= sweep([2] * n * n, right + down).total
+    assert sorted(sweep([2] * (n * n + 2), right + down).variables) == list(range(n * n + 2))
     assert min_fill([5] * 4, [(0, 1, 2, 3)]).largest == 5**4
     clique = [set(range(7)) - {i} for i in range(7)]
     assert degeneracy(clique) == 6
@@ -144,9 +149,18 @@ def test_a_graph_that_is_too_wide_says_how_wide(monkeypatch: pytest.MonkeyPatch)
         model(query, engine=Exact())
     seen = Query(torch.zeros(1, n), torch.arange(n)[None] > 9)  # evidence makes it narrow
     assert model(seen, engine=Exact()).probs.shape == (1, n, 2)
-    monkeypatch.setattr(elimination, "MAX_TABLE", 8)
+    monkeypatch.setattr(orders, "MAX_TABLE", 8)
     with pytest.raises(TooWideError, match="a width of"):
         model(seen, engine=Exact())
+
+
+def test_large_tables_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("FactorGraph", 4)
+    query = Query(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool))
+    with torch.no_grad():
+        kept = posterior(model, query).answers()[0].probs  # type: ignore[attr-defined]
+        monkeypatch.setattr(elimination, "KEPT", 1)
+        close(posterior(model, query).answers()[0].probs, kept, 1e-12)  # type: ignore[attr-defined]
 
 
 def test_large_batches_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
