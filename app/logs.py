@@ -14,6 +14,9 @@ CHATTING = ("bokeh.server.views", "tornado.access")
 MOST, SECONDS = 20, 60.0
 """Lines of one kind within so many seconds; the others are counted."""
 
+REFUSED = ("429", "503")
+"""How the lines begin that say that a page was refused: no error of ours."""
+
 OURS = Path(__file__).parent
 
 
@@ -29,6 +32,8 @@ class Discreet(logging.Filter):
         if not _concerned(record):
             return True
         kind = _sentence(record)
+        if record.name == "tornado.access" and kind.startswith(REFUSED):
+            record.levelno, record.levelname = logging.INFO, "INFO"
         record.msg, record.args, record.exc_info, record.exc_text = kind, None, None, None
         now = time.monotonic()
         seen = self._seen[kind] = [when for when in self._seen.get(kind, []) if when > now - SECONDS]

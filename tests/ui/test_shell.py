@@ -62,7 +62,7 @@ def test_an_error_of_the_server_belongs_to_the_test_that_caused_it(app_server: S
     watch.__enter__()
     with ThreadPoolExecutor(1) as thread:  # the browser's loop is running in ours
         thread.submit(asyncio.run, provoke(app_server.url)).result()
-    with pytest.raises(AssertionError, match="a message could not be handled"):
+    with pytest.raises(AssertionError, match="error handling message"):
         watch.__exit__(None, None, None)
     with conftest.without_complaints(app_server):  # the next one has nothing to do with it
         get(app_server.url)
@@ -307,7 +307,7 @@ def test_no_heading_and_no_number_is_cut_off(page: "Page", app_url: str, query: 
             assert len([float(number) for number in chart.locator(".names b").all_inner_texts()]) == 2
 
 
-def test_one_user_too_many_is_told_so(own_page: "Page") -> None:
+def test_one_user_too_many_is_told_so(own_page: "Page", shared: conftest.Watched) -> None:
     page = own_page
     with served(settings={"QTCORE_SESSIONS": "1"}) as server, conftest.without_complaints(server):
         open_page(page, server.url)
@@ -316,6 +316,9 @@ def test_one_user_too_many_is_told_so(own_page: "Page") -> None:
         second.get_by_text("All places are taken").wait_for()
         second.close()
         page.goto("about:blank")
+    (complaint,) = shared.complaints
+    assert "503" in complaint
+    shared.complaints.clear()
 
 
 def test_share_copies_the_address(page: "Page", app_url: str) -> None:
