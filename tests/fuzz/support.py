@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from hypothesis import settings
+
 from qtcore.errors import BackendError, DataError, InputError, ModelFileError, NotFiniteError, UnknownNameError
 
 NAMED = (BackendError, DataError, InputError, ModelFileError, NotFiniteError, UnknownNameError)
@@ -11,6 +13,12 @@ T = TypeVar("T")
 
 COUNTS: Counter[str] = Counter()
 """Inputs tried in this process, by kind, and of those that were refused by name."""
+
+
+def few(count: int) -> settings:
+    """So many examples of what takes long, or as few as `make check` draws; an eighth of the others' when more are wanted."""
+    most = settings.default.max_examples  # type: ignore[union-attr]
+    return settings(max_examples=min(count, most) if most < 50 else max(count, most // 8))
 
 
 def tried(kind: str, call: Callable[[], T], *named: type[Exception]) -> T | None:

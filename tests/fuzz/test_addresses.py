@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from app.shell import Shell
 from app.state import PAGES, State
 
-from ..strategies import examples
-from .support import COUNTS
+from .support import COUNTS, few
 
 KEYS = ("page", "model", "image", "mask", "pixels", "compare", "noise", "layer", "pixel", "graph", "record", "nope", "")
 VALUES = (
@@ -38,7 +37,7 @@ def test_states(parts: list[tuple[str, str]], tail: str) -> None:
     state.integer("layer", 0, 9, 3)
 
 
-@examples(15)
+@few(8)
 @given(pairs, st.sampled_from(PAGES))
 def test_pages(parts: list[tuple[str, str]], page: str) -> None:
     COUNTS["pages"] += 1
