@@ -33,12 +33,27 @@ def plain_error(connection: ServerConnection, message: Any, text: str) -> Any:
 _dispatch = panel_document._dispatch_msgs
 
 
+MAX_UNREAD = 32 * 2**20
+"""Bytes that wait for a browser which does not read them: hundreds of pictures. With more, its connection is closed."""
+
+
+def hang_up(doc: Document) -> None:
+    """Close connections whose other side has stopped reading: what it asks for would pile up here."""
+    messages = panel_document._WRITE_MSGS.get(doc, {})
+    for connection in list(messages):
+        stream = getattr(getattr(connection._socket, "ws_connection", None), "stream", None)
+        if stream is not None and len(stream._write_buffer) > MAX_UNREAD:  # private; tests/app/test_hooks.py notices
+            stream.close()
+            del messages[connection]
+
+
 async def dispatch_all(doc: Document) -> None:
     """Write every pending message, on behalf of Panel.
 
     Panel's own function gives up if an earlier writer has just finished: a message that arrives at that moment, such as the
     last picture of a run, would wait until something else changes on the page.
     """
+    hang_up(doc)
     if doc in panel_document._WRITE_MSGS:
         panel_document._WRITE_BLOCK[doc] = True
     await _dispatch(doc)

@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import socket
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from bokeh.document import Document
 from panel.io import document as panel_document
+from tornado.iostream import IOStream
 from tornado.websocket import WebSocketClosedError
 
 from app import app_hooks
@@ -31,6 +34,7 @@ class Connection:
 
     def __init__(self) -> None:
         self._socket = self.protocol = self
+        self.ws_connection: Any = None
         self.written: list[str] = []
         self.writes: list[asyncio.Future[None]] = []
 
@@ -66,3 +70,35 @@ def test_no_message_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(_two_messages()) == ["mask"]  # once Panel writes both, dispatch_all can go
     monkeypatch.setattr(panel_document, "_dispatch_msgs", app_hooks.dispatch_all)
     assert asyncio.run(_two_messages()) == ["mask", "picture"]
+
+
+async def _pictures_that_nobody_reads() -> tuple[int, bool]:
+    """Bytes that wait when the connection is closed, and whether it is: a real socket whose other end does not read."""
+    ours, theirs = socket.socketpair()
+    stream, doc, connection = IOStream(ours), Document(), Connection()
+    connection.ws_connection = SimpleNamespace(stream=stream)
+    schedule: Any = panel_document.schedule_write_events
+    waiting = 0
+    for _ in range(100):
+        if stream.closed():
+            break
+        waiting = len(stream._write_buffer)
+        stream.write(bytes(2**20)).add_done_callback(lambda done: done.exception())
+        schedule(doc, [connection], ["picture"])
+        await asyncio.sleep(0)
+        for write in connection.writes:
+            if not write.done():
+                write.set_result(None)
+        await asyncio.sleep(0)
+    closed = stream.closed()
+    stream.close()
+    theirs.close()
+    return waiting, closed
+
+
+def test_who_does_not_read_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(panel_document.extra_socket_handlers, Connection, Connection.write)  # type: ignore[arg-type]
+    monkeypatch.setattr(panel_document, "_dispatch_msgs", app_hooks.dispatch_all)
+    waiting, closed = asyncio.run(_pictures_that_nobody_reads())
+    assert closed
+    assert app_hooks.MAX_UNREAD - 2 * 2**20 < waiting < app_hooks.MAX_UNREAD + 2 * 2**20
