@@ -10,22 +10,19 @@ or a zero of a single variable rules out are taken out first, which is what make
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from qtcore.errors import InputError
 from qtcore.inference.bp.factors import Maxima, outgoing
 from qtcore.inference.orders import MAX_TOTAL, Order, Scope, best_order, min_fill
 from qtcore.potentials import FactorPotentials
 from qtcore.support.tensors import log_sum
-
-KEPT = 2**25
-"""Up to so many entries of all tables are kept for the backward pass; of more, each is made again from the smaller ones that it
-was added up from."""
 
 
 class Elimination:
@@ -92,7 +89,7 @@ class Elimination:
             others = sorted({i for scope, _ in tables for i in scope} - {variable}, key=rank.__getitem__)
             axes = {i: axis for axis, i in enumerate((variable, *others))}
             if maximise:
-                bucket = _sum(axes, self.sizes, tables)
+                bucket = _sum(axes, self.sizes, [scope for scope, _ in tables], [table for _, table in tables])
                 buckets.append((variable, tuple(others), bucket))
                 constant = hand_on(tuple(others), bucket.amax(0))
             else:
@@ -102,14 +99,9 @@ class Elimination:
     def _summed(self, axes: dict[int, int], tables: Sequence[tuple[Scope, Tensor]]) -> Tensor:
         """Tables added up and summed over the first axis."""
         scopes = [scope for scope, _ in tables]
-
-        def make(*values: Tensor) -> Tensor:
-            return log_sum(_sum(axes, self.sizes, list(zip(scopes, values, strict=True))), 0)
-
-        values = [table for _, table in tables]
-        if self.twice or self.order.total * self.batch <= KEPT:
-            return make(*values)
-        result: Tensor = checkpoint(make, *values, use_reentrant=False, preserve_rng_state=False)
+        if self.twice:
+            return log_sum(_sum(axes, self.sizes, scopes, [table for _, table in tables]), 0)
+        result: Tensor = _Summed.apply(axes, self.sizes, scopes, *(table for _, table in tables))
         return result
 
     @property
@@ -129,18 +121,54 @@ class Elimination:
         return torch.stack([torch.from_numpy(states)[chosen[:, i]] for i, states in enumerate(self.states)], 1)
 
 
-def _sum(axes: dict[int, int], sizes: Sequence[int], tables: Sequence[tuple[Scope, Tensor]]) -> Tensor:
-    """Tables added up on common axes, the batch last."""
-    total: Tensor | None = None
-    for scope, table in sorted(tables, key=lambda pair: pair[1].numel()):
-        order = sorted(range(len(scope)), key=lambda axis: axes[scope[axis]])
-        shape = [1] * len(axes)
-        for variable in scope:
-            shape[axes[variable]] = sizes[variable]
-        aligned = table.permute(*order, len(scope)).reshape(*shape, table.shape[-1])
-        total = aligned if total is None else total + aligned
-    assert total is not None
+def _aligned(axes: dict[int, int], sizes: Sequence[int], scope: Scope, table: Tensor) -> Tensor:
+    """A table on common axes, the batch last, to be broadcast over those that it does not have."""
+    order = sorted(range(len(scope)), key=lambda axis: axes[scope[axis]])
+    shape = [1] * len(axes)
+    for variable in scope:
+        shape[axes[variable]] = sizes[variable]
+    return table.permute(*order, len(scope)).reshape(*shape, table.shape[-1])
+
+
+def _sum(axes: dict[int, int], sizes: Sequence[int], scopes: Sequence[Scope], tables: Sequence[Tensor]) -> Tensor:
+    """Tables added up on common axes, small ones first."""
+    aligned = sorted((_aligned(axes, sizes, *each) for each in zip(scopes, tables, strict=True)), key=Tensor.numel)
+    total = aligned[0]
+    for other in aligned[1:]:
+        total = total + other
     return total
+
+
+class _Summed(torch.autograd.Function):
+    """log Σ exp over the first axis of a sum of tables. The sum itself is not kept: it is made again for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, axes: dict[int, int], sizes: Sequence[int], scopes: Sequence[Scope], *tables: Tensor) -> Tensor:
+        total = _sum(axes, sizes, scopes, tables)
+        top = total.amax(0)
+        top = top.masked_fill_(top.isneginf(), 0)
+        result = (total - top).exp_().sum(0).log_().add_(top)
+        ctx.about = axes, sizes, scopes
+        ctx.save_for_backward(result, *tables)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        result, *tables = ctx.saved_tensors
+        axes, sizes, scopes = ctx.about
+        finite = result.masked_fill(result.isneginf(), 0)
+        share = (_sum(axes, sizes, scopes, tables) - finite).exp_().mul_(gradient)
+        gradients: list[Tensor | None] = [None, None, None]
+        for number, (scope, table) in enumerate(zip(scopes, tables, strict=True)):
+            if not ctx.needs_input_grad[3 + number]:
+                gradients.append(None)
+                continue
+            summed = share.sum_to_size(_aligned(axes, sizes, scope, table).shape)
+            kept = sorted(scope, key=axes.__getitem__)
+            own = summed.reshape(*(sizes[i] for i in kept), table.shape[-1])
+            gradients.append(own.permute(*(kept.index(i) for i in scope), len(scope)))
+        return tuple(gradients)
 
 
 @torch.no_grad()
