@@ -3,6 +3,7 @@
     python -m qtcore.bench              the tables of the README; about ten minutes
     python -m qtcore.bench --quick      a quick run, about a minute
     python -m qtcore.bench --json bench.json
+    python -m qtcore.bench graphs       random factor graphs: queries, training steps, a million factors built
 
 Fast path and naive twin (the authors' way, qtcore/paper/naive.py) are timed in turn, in one run; what counts is the ratio of
 the medians. Each model has a process of its own: large buffers that an earlier case freed would otherwise spare the naive twin
@@ -12,7 +13,12 @@ most of its page faults. Timings of a shared machine are noisy: ratios less so.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
+import tyro
+
+from qtcore.errors import InputError
+from qtcore.paper import graph_benchmark
 from qtcore.paper.benchmark import measure, tables
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
@@ -22,6 +28,8 @@ from qtcore.support.files import write_atomically
 class Command:
     """What to measure."""
 
+    what: Annotated[Literal["models", "graphs"], tyro.conf.Positional] = "models"
+    """The models of the paper, or factor graphs."""
     quick: bool = False
     """Fewer repetitions and a smaller table."""
     json: Path | None = None
@@ -30,6 +38,12 @@ class Command:
 
 def main() -> int:
     command = arguments(Command, prog="python -m qtcore.bench", description=__doc__)
+    if command.what == "graphs":
+        if command.json is not None:
+            raise InputError("--json goes with the models of the paper; the table of graphs is only printed.")
+        for line in graph_benchmark.table(command.quick):
+            print(line, flush=True)
+        return 0
     result = measure(command.quick)
     print(tables(result))
     if command.json is not None:

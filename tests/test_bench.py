@@ -1,9 +1,10 @@
 """The benchmark compares like with like, and its ratios are those of its timings. Timings are not tested."""
 
+import pytest
 import torch
 
 from qtcore import RBM, GaussianRBM, GridMRF, Query, kernels
-from qtcore.paper import benchmark
+from qtcore.paper import benchmark, graph_benchmark
 from qtcore.paper import naive as twin
 from qtcore.query import uniform
 
@@ -78,3 +79,23 @@ def test_tables() -> None:
     assert "| grid: step (naive: 7 images) | 3000 ms | 40.0 ms | 75× | 1.0e-07 |" in text
     assert "step: 45 % of 200 GFLOP/s" in text
     assert "| grid | 1024 MiB | 64 MiB | 16.0× |" in text
+
+
+def test_graphs_are_those_that_the_table_names() -> None:
+    for name, (n, factors, order, states, tied) in graph_benchmark.CASES.items():
+        scopes = graph_benchmark.random_scopes(n, factors, order)
+        assert scopes.shape == (factors, order)
+        assert all(len(set(scope)) == order for scope in scopes.tolist())
+        assert f"{states} states" in name or tied
+    model = graph_benchmark.case("1,000 variables of 2 states, 2,000 edges")
+    assert (len(model.n_states), model.n_factors, model.n_layers) == (1000, 2000, graph_benchmark.LAYERS)
+
+
+def test_the_table_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_benchmark, "CASES", {"few": (6, 4, 2, 2, True), "third": (6, 2, 3, 2, False)})
+    monkeypatch.setattr(graph_benchmark, "MANY", 100)
+    monkeypatch.setattr(graph_benchmark, "building", lambda: 0.5)
+    lines = list(graph_benchmark.table(quick=True))
+    assert lines[2].startswith("| few | ")
+    assert lines[3].startswith("| third | ")
+    assert lines[4] == "| 100 tied edges: built in 0.5 s | | |"

@@ -101,7 +101,7 @@ class FactorGraph(TemperedModel):
 
     def __init__(
         self,
-        n_states: "Sequence[int] | Mapping[str, int | Sequence[str]]",
+        n_states: "Sequence[int] | Whole | Mapping[str, int | Sequence[str]]",
         tables: Mapping[str, Any],
         factors: Sequence[tuple[str, Any]],
         hidden: "Sequence[int | str]" = (),
