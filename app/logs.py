@@ -29,8 +29,11 @@ class Discreet(logging.Filter):
         self._left_out: dict[str, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not _concerned(record):
-            return True
+        if "shown" not in record.__dict__:  # by the first of several handlers
+            record.__dict__["shown"] = not _concerned(record) or self._shown(record)
+        return bool(record.__dict__["shown"])
+
+    def _shown(self, record: logging.LogRecord) -> bool:
         kind = _sentence(record)
         if record.name == "tornado.access" and kind.startswith(REFUSED):
             record.levelno, record.levelname = logging.INFO, "INFO"
@@ -71,7 +74,8 @@ def _where(error: BaseException) -> str:
 
 
 def install() -> None:
-    """From now on, for all that this process logs."""
+    """From now on, for all that this process logs: libraries may have handlers of their own."""
     discreet = Discreet()
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(discreet)
+    for name in (None, *TELLING):
+        for handler in logging.getLogger(name).handlers:
+            handler.addFilter(discreet)
