@@ -1,9 +1,8 @@
 """Any graphical model of categorical variables: a factor graph with tied and untied tables of any order."""
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from qtcore import evidence
 from qtcore.errors import InputError, nearest
 from qtcore.models import uai
 from qtcore.models.base import TemperedModel
+from qtcore.models.templates import Tables, Template, check_variables, read_shape, read_variables
 from qtcore.potentials import FactorPotentials, Wiring
 from qtcore.query import Query
 from qtcore.support.tensors import has_values, normal
@@ -21,54 +21,6 @@ from qtcore.wiring import Whole
 
 INITIAL_POTENTIAL = 0.1
 """Standard deviation of the initial log-potentials: not 0, or the states of hidden variables would stay identical."""
-
-MAX_PADDED = 2**26
-"""Variables times states of the largest one, the size of an answer: its indices take eight bytes each."""
-
-Shape = tuple[int, ...]
-
-
-class Tables(nn.Module):
-    """Parameters by name, whatever the name: nn.ParameterDict refuses those of its own methods, such as "copy"."""
-
-    def __setitem__(self, name: str, table: nn.Parameter) -> None:
-        self._parameters[name] = table
-
-    def __getitem__(self, name: str) -> nn.Parameter:
-        table = self._parameters[name]
-        assert table is not None
-        return table
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._parameters
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parameters)
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def items(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return ((name, self[name]) for name in self)
-
-    def keys(self) -> list[str]:
-        return list(self)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name} {list(table.shape)}" for name, table in self.items())
-
-
-class Template(NamedTuple):
-    """All factors of one name: they share its table, or each has its own in a stack of them."""
-
-    scopes: Whole
-    """[F, order]"""
-    numbers: Whole
-    """Their indices among all factors [F]."""
-    stacked: bool
-    first: int
-    """The index of its first table among all tables of the graph."""
-
 
 class FactorGraph(TemperedModel):
     """p(x) ∝ exp(Σ_f table_f(x_f)) over categorical variables, for factors of any order with tables of log-potentials.
@@ -115,7 +67,7 @@ class FactorGraph(TemperedModel):
     ) -> None:
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(n_layers, damping, temperature, learn_temperature, **factory)
-        self.n_states, self.names, self.state_names = _variables(n_states)
+        self.n_states, self.names, self.state_names = read_variables(n_states)
         self._places = {name: place for place, name in enumerate(self.names)}
         self.hidden = tuple(sorted(self.place(variable) for variable in hidden))
         check_variables(self.n_states, self.hidden)
@@ -179,7 +131,7 @@ class FactorGraph(TemperedModel):
     def _add_table(self, name: Any, given: Any, factory: dict[str, Any]) -> None:
         if not isinstance(name, str) or not name or "." in name:
             raise InputError(f"a table cannot be named {name!r}; give a word without a full stop.")
-        shape = _shape(given)
+        shape = read_shape(given)
         if shape is not None:
             values = normal(*shape, scale=INITIAL_POTENTIAL, **factory)
         else:
@@ -330,16 +282,16 @@ class FactorGraph(TemperedModel):
 
     def graph(self) -> FactorPotentials:
         tables = []
-        for pieces in self._pieces:
-            parts = [self._piece(name, rows) for name, rows in pieces]
+        for number, pieces in enumerate(self._pieces):
+            parts = [self._piece(number, name, rows) for name, rows in pieces]
             tables.append(parts[0] if len(parts) == 1 else torch.cat(parts))
         return FactorPotentials(self.wiring, self._unary(), tuple(tables))
 
-    def _piece(self, name: str, rows: "Whole | None") -> Tensor:
+    def _piece(self, number: int, name: str, rows: "Whole | None") -> Tensor:
         table: Tensor = self.tables[name]
         if not self.templates[name].stacked:
             return table[None]
-        return table if rows is None else table.index_select(0, self._index((name, id(rows)), rows))
+        return table if rows is None else table.index_select(0, self._index((number, name), rows))
 
     def _unary(self) -> Tensor:
         """The terms of single variables [total]; a factor without variables is a constant, which the first one takes."""
@@ -421,60 +373,3 @@ class FactorGraph(TemperedModel):
         if likelihood.shape != (size,):
             raise InputError(f"the variable {self.wiring.name(variable)} needs a state or {size} likelihoods, not {state!r}.")
         return likelihood
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Reading of arguments
-
-
-def _variables(given: Any) -> tuple[Shape, tuple[str, ...], tuple[tuple[str, ...] | None, ...]]:
-    """Numbers of states, names of the variables, and names of their states, () where there are none."""
-    if not isinstance(given, Mapping):
-        try:
-            sizes = np.asarray(given)
-            if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):
-                raise ValueError(f"not {given!r:.80}")
-        except (TypeError, ValueError) as error:
-            raise InputError(f"n_states must be whole numbers, one for each variable ({error}).") from error
-        return tuple(sizes.astype(np.int64).tolist()), (), ()
-    sizes_of: list[int] = []
-    labels: list[tuple[str, ...] | None] = []
-    for name, states in given.items():
-        if not isinstance(name, str) or not name:
-            raise InputError(f"a variable's name must be a word, not {name!r}.")
-        if isinstance(states, int) and not isinstance(states, bool):
-            sizes_of.append(states)
-            labels.append(None)
-            continue
-        if isinstance(states, str) or not all(isinstance(label, str) for label in states) or len(set(states)) < len(states):
-            raise InputError(f"the states of {name!r} must be a number or a list of different names, not {states!r}.")
-        sizes_of.append(len(states))
-        labels.append(tuple(states))
-    return tuple(sizes_of), tuple(given), tuple(labels)
-
-
-def check_variables(n_states: Shape, hidden: Shape) -> None:
-    """Raise an InputError unless each variable has a state, and hidden ones leave a visible one."""
-    count = len(n_states)
-    if count == 0 or min(n_states) < 1:
-        raise InputError(f"n_states must give each variable at least one state, not {list(n_states[:20])}.")
-    if count * max(n_states) > MAX_PADDED:
-        raise InputError(
-            f"{count} variables with up to {max(n_states)} states are too many: answers have as many states for each, "
-            f"and may have {MAX_PADDED} in all."
-        )
-    if any(not 0 <= i < count for i in hidden) or len(set(hidden)) < len(hidden):
-        raise InputError(f"hidden must name distinct variables among 0 … {count - 1}, not {list(hidden)}.")
-    if len(hidden) == count:
-        raise InputError("at least one variable must be visible.")
-
-
-def _shape(given: Any) -> Shape | None:
-    """A shape: a list or tuple of whole numbers; None for anything else, which are log-potentials."""
-    if not isinstance(given, list | tuple | torch.Size):
-        return None
-    if not all(isinstance(size, int | np.integer) and not isinstance(size, bool) for size in given):
-        return None
-    if any(size < 1 for size in given) or math.prod(given) > 2**40:
-        raise InputError(f"the shape of a table must be whole numbers ≥ 1, not {list(given)}.")
-    return tuple(int(size) for size in given)

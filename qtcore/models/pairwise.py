@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from qtcore.errors import InputError
-from qtcore.models.factor_graph import FactorGraph, Template, check_variables
+from qtcore.models.factor_graph import FactorGraph
+from qtcore.models.templates import Template, check_variables
 from qtcore.wiring import Whole, by_shape
 
 
