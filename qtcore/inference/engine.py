@@ -194,7 +194,7 @@ def with_periods(layers: Iterable[Layer]) -> Iterator[Layer]:
         if not has_values(layer.residual):  # nothing moves in shapes alone
             yield layer
             continue
-        beliefs = _expectations(layer.marginals), _expectations(layer.hidden)
+        beliefs = _flat(layer.marginals), _flat(layer.hidden)
         period = _period(beliefs, tuple(earlier))
         earlier.appendleft(beliefs)
         yield dataclasses.replace(layer, info={**layer.info, "period": period})
@@ -214,13 +214,17 @@ def _period(beliefs: tuple[Tensor, Tensor], earlier: tuple[tuple[Tensor, Tensor]
 
 def change_of_marginals(before: Sequence[Distribution], after: Sequence[Distribution]) -> Tensor:
     """The largest change of a probability or a mean [B]."""
-    return _farthest(_expectations(*before), _expectations(*after))
+    return _farthest(_flat(*before), _flat(*after))
 
 
-def _expectations(*marginals: Distribution) -> Tensor:
-    """All their probabilities or means [B, …]."""
-    values = [each.probs if isinstance(each, Categorical) else each.mean for each in marginals]
-    return torch.cat([value.detach().flatten(1) for value in values], 1)
+def expectations(*marginals: Distribution) -> list[Tensor]:
+    """Probabilities or means [B, …] of each."""
+    return [(each.probs if isinstance(each, Categorical) else each.mean).detach() for each in marginals]
+
+
+def _flat(*marginals: Distribution) -> Tensor:
+    """All of these side by side [B, n]."""
+    return torch.cat([each.flatten(1) for each in expectations(*marginals)], 1)
 
 
 def _farthest(one: Tensor, other: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 One chain per sample of the query, all in one batch. A sweep draws the hidden units given the visible variables and then
 the visible variables (and h2 of a DBM) given the hidden units. Marginals are averages of the conditionals p(v_i | h), which
 have a lower variance than the samples (Rao-Blackwell); soft evidence enters these conditionals, and clamped variables keep
-their values. A model's temperature plays no part: its distribution does not depend on it.
+their values. On a factor graph, variables that share no factor are drawn together, one such set after the other. A model's
+temperature plays no part: its distribution does not depend on it.
 """
 
 from dataclasses import dataclass, replace
@@ -16,11 +17,13 @@ from torch.nn.functional import pad
 
 from qtcore.errors import InputError, NotFiniteError
 from qtcore.evidence import BinaryEvidence, GaussianEvidence
-from qtcore.inference.engine import Answerable, Engine, change_of_marginals
-from qtcore.potentials import BinaryPotentials, GaussianPotentials
+from qtcore.inference.bp.factors import Logs, outgoing
+from qtcore.inference.engine import Answerable, Engine, change_of_marginals, expectations
+from qtcore.potentials import BinaryPotentials, FactorPotentials, GaussianPotentials
 from qtcore.query import Query
 from qtcore.support.progress import progress
 from qtcore.support.tensors import has_values
+from qtcore.wiring import Wiring
 
 
 class Kept(NamedTuple):
@@ -122,13 +125,83 @@ class GaussianChain:
         return mixture, Bernoulli(probs=total / kept.sweeps, validate_args=False)
 
 
-CHAINS = {BinaryPotentials: BinaryChain, GaussianPotentials: GaussianChain}
+def colours(wiring: Wiring) -> list[list[int]]:
+    """Sets of variables without a common factor, as few as a greedy choice makes."""
+    near: list[set[int]] = [set() for _ in wiring.n_states]
+    for group in wiring.groups:
+        for scope in group.scope.tolist():
+            for i in scope:
+                near[i].update(scope)
+    colour: dict[int, int] = {}
+    for i in sorted(range(len(near)), key=lambda i: -len(near[i])):
+        taken = {colour[j] for j in near[i] if j in colour}
+        colour[i] = next(c for c in range(len(taken) + 1) if c not in taken)
+    return [[i for i in sorted(colour) if colour[i] == c] for c in range(max(colour.values()) + 1)]
+
+
+class FactorChain:
+    """Any factor graph without zeros, from which no state could be reached."""
+
+    def __init__(self, potentials: FactorPotentials, evidence: Tensor, generator: torch.Generator) -> None:
+        tables = [table.detach() for table in potentials.tables]
+        if any(bool(each.isneginf().any()) for each in (potentials.unary, *tables)):
+            raise InputError("Gibbs sampling needs tables without zeros: from one state a chain might not reach the others.")
+        self.potentials, self.generator = potentials, generator
+        self.where, self.groups = potentials.wiring.on(evidence.device), potentials.wiring.groups
+        self.alone = potentials.unary.detach()[:, None] + evidence
+        self.tables = [
+            (each if used is None else each.index_select(0, used)).movedim(0, -1)
+            for each, used in zip(tables, self.where.tables, strict=True)
+        ]
+        self.sets = [torch.tensor(each, device=evidence.device) for each in colours(potentials.wiring)]
+        self.start = self._draw(self.where.rows(self.alone).softmax(-1))
+
+    def _draw(self, p: Tensor) -> Tensor:
+        """States [B, n], as numbers of the model's own type, from probabilities [B, n, S]."""
+        chosen = torch.multinomial(p.flatten(0, 1), 1, generator=self.generator)
+        return chosen.view(p.shape[:2]).to(p.dtype)
+
+    def conditionals(self, state: Tensor) -> Tensor:
+        """p(x_i | all others) of every variable [B, n, S]."""
+        others = torch.arange(self.where.entry.shape[1], device=state.device) != state[..., None]
+        certain = self.where.flat(torch.zeros_like(others, dtype=state.dtype).masked_fill(others, -torch.inf))
+        incoming, parts = self.where.spread(certain), [state.new_zeros(0, len(state))]
+        for blocks, group, table in zip(self.where.blocks, self.groups, self.tables, strict=True):
+            given = [incoming[block].view(size, -1, len(state)) for block, size in zip(blocks, group.shape, strict=True)]
+            parts += [message.flatten(0, 1) for message in outgoing(table, given, Logs)]
+        return self.where.rows(self.alone + self.where.collect(torch.cat(parts))).softmax(-1)
+
+    def given_visible(self, state: Tensor) -> Tensor:
+        return self.conditionals(state)
+
+    def given_hidden(self, conditionals: Tensor) -> Tensor:
+        return conditionals
+
+    def sweep(self, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The next state, and the conditionals that its variables were drawn from (twice, as other chains have two sides)."""
+        result = torch.zeros(0)
+        for together in self.sets:
+            p = self.conditionals(state)
+            result = p if not len(result) else result.index_copy(1, together, p[:, together])
+            state = state.index_copy(1, together, self._draw(p[:, together]))
+        return state, result, result
+
+    def keep(self, kept: "Kept | None", visible: Tensor, hidden: Tensor) -> "Kept":
+        """Accumulate the sum of the conditionals."""
+        return Kept(1, (visible,)) if kept is None else Kept(kept.sweeps + 1, (kept.tensors[0] + visible,))
+
+    def answers(self, kept: "Kept") -> tuple[Distribution, Distribution]:
+        """Marginals are the averaged conditionals."""
+        return self.potentials.answers((kept.tensors[0] / kept.sweeps).log())
+
+
+CHAINS = {BinaryPotentials: BinaryChain, GaussianPotentials: GaussianChain, FactorPotentials: FactorChain}
 
 
 class State(NamedTuple):
     """The current values of the chains, the number of sweeps, and the conditionals kept so far."""
 
-    chain: "BinaryChain | GaussianChain"
+    chain: "BinaryChain | GaussianChain | FactorChain"
     values: Tensor
     sweeps: int
     kept: Kept | None
@@ -161,7 +234,8 @@ class Gibbs(Engine):
         potentials = model.graph()
         kind = CHAINS.get(type(potentials))
         if kind is None:
-            raise InputError(f"Gibbs sampling is available for RBM, DBM and GaussianRBM, not for {type(model).__name__}.")
+            known = "RBM, DBM, GaussianRBM, FactorGraph and PairwiseMRF"
+            raise InputError(f"Gibbs sampling is available for {known}, not for {type(model).__name__}.")
         generator = torch.Generator(query.device).manual_seed(self.seed)
         with torch.no_grad():
             chain = kind(potentials, model.evidence(query), generator)
@@ -210,6 +284,7 @@ class Gibbs(Engine):
         for _ in progress(range(self.sweeps), "Gibbs"):
             state = self._sweep(state)
         marginals = self.marginals(state)
-        if has_values(marginals.mean) and not bool(marginals.mean.isfinite().all()):
+        (numbers,) = expectations(marginals)
+        if has_values(numbers) and not bool(numbers.isfinite().all()):
             raise NotFiniteError(f"{type(model).__name__}: a marginal is not finite; the parameters are too extreme.")
         return marginals

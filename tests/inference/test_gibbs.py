@@ -1,17 +1,20 @@
 """Clamped Gibbs sampling against enumeration: no drift from the target distribution, and the way there from elsewhere."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, MixtureSameFamily, Normal
 
-from qtcore import DBM, RBM, GaussianRBM, Gibbs, GridMRF, Query
+from qtcore import DBM, RBM, FactorGraph, GaussianRBM, Gibbs, GridMRF, Query
 from qtcore.errors import InputError
+from qtcore.inference.gibbs import colours
 from qtcore.models.base import Model
 
 from .. import oracle as exact
+from ..strategies import ask, build
 
 CHAINS = 4000
 BINARY_WEIGHT = torch.tensor([1.0, 0.0, 0.6, 0.0, 0.0])
@@ -155,3 +158,31 @@ def test_refuses_models_and_queries_it_cannot_sample() -> None:
         RBM(2, 1).nll(Query(torch.zeros(1, 2), torch.ones(1, 2)), engine=Gibbs())
     with pytest.raises(InputError, match="more sweeps than burn"):
         RBM(2, 1)(Query(torch.zeros(1, 2), torch.ones(1, 2)), engine=Gibbs(10, 10))
+
+
+@pytest.mark.parametrize("evidence", ["hard", "mixed", "none"])
+@pytest.mark.parametrize("kind", ["PairwiseMRF", "FactorGraph"])
+def test_factor_graphs_tend_to_their_exact_marginals(kind: str, evidence: str) -> None:
+    model = build(kind, 1, 0.7)
+    query = ask(model, 2, evidence, batch=2)
+    many = Query(query.values.repeat(40, 1), query.observed.repeat(40, 1))  # chains side by side
+    engine = Gibbs(sweeps=220, burn=20, every=1, seed=0)
+    marginals: Any = model(many, engine=engine)
+    result = marginals.probs.view(40, 2, *marginals.probs.shape[1:]).mean(0)
+    expected: Any = exact.marginals(model, query)
+    torch.testing.assert_close(result, expected.probs, rtol=0, atol=0.01)
+
+
+def test_variables_that_are_drawn_together_share_no_factor() -> None:
+    model = build("FactorGraph")
+    sets = colours(model.wiring)
+    assert sorted(i for each in sets for i in each) == [0, 1, 2, 3]
+    for _, scopes in model.factors():
+        for scope in scopes:
+            assert all(len(set(scope) & set(each)) <= 1 for each in sets)
+
+
+def test_zeros_are_refused() -> None:
+    never = FactorGraph([2, 2], {"same": torch.tensor([[0.0, -torch.inf], [-torch.inf, 0.0]])}, [("same", (0, 1))])
+    with pytest.raises(InputError, match="needs tables without zeros"):
+        never(never.query({}), engine=Gibbs(30))
