@@ -8,7 +8,9 @@ export function render({model, el}) {
       onclick: () => { model.clicks = [i, model.clicks[1] + 1] },
     })))
   }
-  for (const name of ["labels", "selected", "heading"]) model.on(name, draw)
+  function press() { [...row.children].forEach((each, i) => each.setAttribute("aria-pressed", String(i === model.selected))) }
+  for (const name of ["labels", "heading"]) model.on(name, draw)
+  model.on("selected", press) // a button that is made anew while it is pressed would lose the click
   const dark = () => root.classList.toggle("dark", isDark(el))
   watchTheme(model, dark)
   draw(); dark()

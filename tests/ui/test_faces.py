@@ -222,6 +222,19 @@ def test_presets(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: hidden(page, FACE).any())
 
 
+def test_a_click_counts_although_another_button_is_marked_meanwhile(page: "Page", app_url: str) -> None:
+    open_page(page, app_url)
+    nothing, stripes = (page.get_by_role("button", name=name, exact=True) for name in ("nothing", "stripes"))
+    box = nothing.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    stripes.evaluate("(button) => button.click()")
+    wait_until(page, lambda: stripes.get_attribute("aria-pressed") == "true")
+    page.mouse.up()
+    wait_until(page, lambda: nothing.get_attribute("aria-pressed") == "true" and not hidden(page, FACE).any(), "nothing to be hidden")
+
+
 def test_slider_play_step_and_keys(page: "Page", app_url: str) -> None:
     open_page(page, app_url)
     player = page.locator(".qt.player")
