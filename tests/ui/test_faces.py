@@ -232,7 +232,7 @@ def test_a_click_counts_although_another_button_is_marked_meanwhile(page: "Page"
     stripes.evaluate("(button) => button.click()")
     wait_until(page, lambda: stripes.get_attribute("aria-pressed") == "true")
     page.mouse.up()
-    wait_until(page, lambda: nothing.get_attribute("aria-pressed") == "true" and not hidden(page, FACE).any(), "nothing to be hidden")
+    wait_until(page, lambda: nothing.get_attribute("aria-pressed") == "true" and not hidden(page, FACE).any())
 
 
 def test_slider_play_step_and_keys(page: "Page", app_url: str) -> None:
