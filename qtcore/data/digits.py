@@ -1,5 +1,9 @@
 """scikit-learn's 8×8 digits, extended by one-pixel shifts and used as soft values."""
 
+import importlib.util
+import math
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,7 +17,7 @@ from qtcore.errors import DataError
 
 SIDE = 8
 LEVELS = 16.0  # scikit-learn's grey levels run from 0 to 16
-VALID_FRACTION = 0.1
+TEST_FRACTION, VALID_FRACTION = 0.2, 0.1
 SHIFTS = ((1, 1), (2, 1), (0, 1), (1, 2), (1, 0))  # corner within a frame of one pixel; the first one is no shift
 CONTENT = "dd810c1d7f3e3c992d6d6dcb7385671155428308364290c541542fcbcef8fc8c"  # `fingerprint` of the 1797 images
 
@@ -24,10 +28,10 @@ def load_digits(seed: int = 0) -> Dataset:
     The 80/20 split is the paper's (``random_state=0``). There is no third split, so a tenth of the training images
     (chosen by `seed`) is held out for validation, before the shifts: no image has a shifted twin in another split.
     """
-    from sklearn.model_selection import train_test_split  # slow to import, and no other set needs it
-
     images = original_digits()
-    rest, test = train_test_split(images, test_size=0.2, random_state=0)
+    shuffled = images[np.random.RandomState(0).permutation(len(images))]  # as its train_test_split does
+    n_test = math.ceil(TEST_FRACTION * len(images))
+    test, rest = shuffled[:n_test], shuffled[n_test:]
     order = np.random.default_rng(seed).permutation(len(rest))
     n_valid = round(VALID_FRACTION * len(rest))
     return Dataset(
@@ -45,10 +49,16 @@ def load_digits(seed: int = 0) -> Dataset:
 
 
 def original_digits() -> Array:
-    """The 1797 images as uint8 grey levels 0 … 16, [1797, 8, 8]."""
-    from sklearn.datasets import load_digits as from_sklearn
-
-    images: Array = from_sklearn().images.astype(np.uint8)
+    """The 1797 images as uint8 grey levels 0 … 16, [1797, 8, 8], from scikit-learn's own file: to import it takes seconds."""
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise DataError("the digits come with scikit-learn, which is not installed; install it: pip install scikit-learn.")
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    try:
+        rows = np.loadtxt(path, np.uint8, delimiter=",")
+    except (OSError, ValueError) as error:
+        raise DataError(f"the digits of this scikit-learn cannot be read ({error}); install another version.") from error
+    images: Array = rows[:, :-1].reshape(-1, SIDE, SIDE)  # the last column is the digit
     if fingerprint({"images": images}) != CONTENT:
         raise DataError("the digits of this scikit-learn are not the 1797 published ones; install another version.")
     return images

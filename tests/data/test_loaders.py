@@ -3,9 +3,11 @@
 import dataclasses
 import gzip
 import hashlib
+import importlib.util
 import shutil
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +133,18 @@ class TestDigits:
         assert (names_[0], names_[10], names_[63]) == ("row 0, column 0", "row 1, column 2", "row 7, column 7")
 
     def test_other_images_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from sklearn import datasets
-
-        wrong = datasets.load_digits()
-        wrong.images[0, 0, 0] += 1
-        monkeypatch.setattr(datasets, "load_digits", lambda: wrong)
+        read = np.loadtxt
+        wrong = np.eye(1797, 65, dtype=np.uint8)
+        monkeypatch.setattr(np, "loadtxt", lambda *given, **options: read(*given, **options) + wrong)
         with pytest.raises(DataError, match="not the 1797 published ones"):
+            load("digits")
+
+    def test_without_scikit_learn(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "x.py")))
+        with pytest.raises(DataError, match="cannot be read"):
+            load("digits")
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(DataError, match="pip install scikit-learn"):
             load("digits")
 
 
