@@ -85,7 +85,7 @@ def find_handler(application: BokehTornado, request: HTTPServerRequest, **option
     return _find_handler(application, request, **options)
 
 
-MAX_MESSAGE, PART = 8 * 2**20, 100
+MAX_MESSAGE, PART = 8 * 2**20, 1000
 """Bytes of a message that are gathered before it is whole, as many as the largest upload and some; each part counts as this
 much more."""
 
