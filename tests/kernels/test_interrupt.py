@@ -1,5 +1,6 @@
 """Ctrl-C is heard inside a kernel, whatever it computes, and nobody's memory goes away meanwhile."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ import torch
 
 import qtcore
 from qtcore import infer, kernels
+from qtcore.errors import NotFiniteError
 from qtcore.kernels import buffers, build, threads
 from qtcore.kernels.ops import shared
 
@@ -116,7 +118,8 @@ def test_every_kernel_stops(results: dict[str, int]) -> None:
     for kind in HAS_KERNEL:
         for damping in (0.0, 0.3):
             model = build_model(kind, damping=damping)
-            list(model.trace(ask(model)))
+            with contextlib.suppress(NotFiniteError):  # what was not computed is whatever was in memory
+                list(model.trace(ask(model)))
     assert results == dict.fromkeys(build.KERNELS, shared.STOPPED)
 
 
