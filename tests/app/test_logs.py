@@ -23,8 +23,10 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     for logger in (root, logging.getLogger("panel")):  # which has its own
         monkeypatch.setattr(logger, "handlers", [Handler()])
     monkeypatch.setattr(root, "level", logging.INFO)
-    for name in ("bokeh", "tornado"):
-        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    for name, logger in list(logging.Logger.manager.loggerDict.items()):  # whatever other libraries have made of them
+        if name.partition(".")[0] in ("bokeh", "tornado", "panel", "qtcore") and isinstance(logger, logging.Logger):
+            monkeypatch.setattr(logger, "propagate", True)
+            monkeypatch.setattr(logger, "level", logging.NOTSET)
     logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]
     logs.install()
     yield written
