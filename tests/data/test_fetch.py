@@ -100,9 +100,11 @@ def test_verify_with_an_empty_cache(
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.slow
-def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:
-    run = fetch_in_shell("--verify", *FETCHED, cache=tmp_path / "cache", data=data_folder)
+def test_verify_the_data_folder(
+    fetch: Callable[..., Run], tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "load", kept)
+    run = fetch("--verify", *FETCHED, cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0, run.stdout
     assert run.stderr == ""
     result = {name: line for name, (line,) in lines(run.stdout).items()}
