@@ -75,6 +75,7 @@ def words(line: str) -> list[str]:
     return line.split()
 
 
+@pytest.mark.slow
 def test_verify_with_an_empty_cache(
     fetch: Callable[..., Run], tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +101,7 @@ def test_verify_with_an_empty_cache(
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 def test_verify_the_data_folder(
     fetch: Callable[..., Run], tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
