@@ -12,6 +12,7 @@ from qtcore import evidence
 from qtcore.errors import InputError, nearest
 from qtcore.models import uai
 from qtcore.models.base import TemperedModel
+from qtcore.models.builders import Builders
 from qtcore.models.templates import Tables, Template, check_variables, read_shape, read_variables
 from qtcore.potentials import FactorPotentials, Wiring
 from qtcore.query import Query
@@ -22,7 +23,7 @@ from qtcore.wiring import Whole
 INITIAL_POTENTIAL = 0.1
 """Standard deviation of the initial log-potentials: not 0, or the states of hidden variables would stay identical."""
 
-class FactorGraph(TemperedModel):
+class FactorGraph(Builders, TemperedModel):
     """p(x) ∝ exp(Σ_f table_f(x_f)) over categorical variables, for factors of any order with tables of log-potentials.
 
     Args:
@@ -87,23 +88,6 @@ class FactorGraph(TemperedModel):
         self.variables = Categorical((len(visible),), visible, max(self.n_states))
         self._pieces = [list(self._group_pieces(group.tables)) for group in self.wiring.groups]
         self._indices: dict[Any, Tensor] = {}
-
-    @classmethod
-    def from_uai(cls, path: "str | os.PathLike[str]", fixed: bool = False, **options: Any) -> "FactorGraph":
-        """The graph in a file of the UAI format (MARKOV or BAYES), its tables those of the file, in float64 by default.
-
-        `fixed` says that training leaves all of them alone; `options` are those of a FactorGraph.
-        """
-        file = uai.read(path)
-        names = [f"factor_{'x'.join(map(str, table.shape))}" for table in file.tables]
-        stacks: dict[str, list[Any]] = {}
-        for name, table in zip(names, file.tables, strict=True):
-            stacks.setdefault(name, []).append(table)
-        with np.errstate(divide="ignore"):
-            tables = {name: np.log(np.stack(parts)) for name, parts in stacks.items()}
-        factors = list(zip(names, file.scopes, strict=True))
-        options = {"dtype": torch.float64, "fixed": list(tables) if fixed else ()} | options
-        return cls(file.n_states, tables, factors, **options)
 
     def to_uai(self, path: "str | os.PathLike[str]") -> None:
         """Write the graph as a file of the UAI format (MARKOV), factors in their order; names and ties are not kept."""

@@ -32,17 +32,21 @@ class Graph(NamedTuple):
     tables: list[Floats]
 
 
+def text_of(path: "str | os.PathLike[str]") -> str:
+    """The text in a file; raise an InputError if there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as text ({error}).") from error
+
+
 class Words:
     """The words of a file, taken one after the other."""
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
-        self.path = Path(path)
-        try:
-            self.text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError as error:
-            raise InputError(f"{path} does not exist.") from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} cannot be read as text ({error}).") from error
+        self.path, self.text = Path(path), text_of(path)
         self.words = self.text.split()
         self.next = 0
 
@@ -91,7 +95,7 @@ class Words:
         try:
             numbers = np.array(words, dtype=np.float64)
         except ValueError:
-            bad = next(k for k, word in enumerate(words) if not _is_number(word))
+            bad = next(k for k, word in enumerate(words) if not is_number(word))
             self.refuse(f"{what} should be numbers, but there is {words[bad][:40]!r}", count - bad)
         wrong = ~(np.isfinite(numbers) & (numbers >= 0))
         if wrong.any():
@@ -105,7 +109,7 @@ class Words:
             self.refuse(f"there is more text after {what}: {self.words[self.next - 1][:40]!r}")
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
     try:
         float(word)
     except ValueError:
@@ -227,7 +231,7 @@ def read_partition(path: "str | os.PathLike[str]") -> float:
     if (kind := words.take("PR")).upper() != "PR":
         words.refuse(f"the file should begin with PR, not {kind[:40]!r}")
     word = words.take("log10 of Z")
-    if not _is_number(word) or math.isnan(float(word)):
+    if not is_number(word) or math.isnan(float(word)):
         words.refuse(f"log10 of Z should be a number, not {word[:40]!r}")
     words.end("log10 of Z")
     return float(word) * math.log(10)
