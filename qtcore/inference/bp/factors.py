@@ -21,7 +21,7 @@ from torch.distributions import Distribution
 from torch.nn.functional import pad
 
 from qtcore.errors import InputError
-from qtcore.inference.bp import categorical
+from qtcore.inference.bp import categorical, logic
 from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.potentials import FactorPotentials
 from qtcore.support.tensors import has_values, log_sum
@@ -29,6 +29,9 @@ from qtcore.support.tensors import has_values, log_sum
 LARGE = 64
 """For a batch, tables of at least so many entries go through torch's batched matrix product. Products of smaller ones, or for a
 single query, are faster written out and added up."""
+
+LOGIC = 20
+"""Numbers that a logic factor keeps for its backward pass, for each state of a variable."""
 
 
 class Sums:
@@ -201,6 +204,11 @@ class FactorPassing(Passing):
         for blocks, table, numbers, group in zip(
             self.where.blocks, self.tables, self.arithmetic, self.wiring.groups, strict=True
         ):
+            if group.rule:
+                whole = cavity[blocks[0].start : blocks[-1].stop].view(len(blocks), 2, -1, self.batch)
+                sent = logic.messages(group.rule, whole, self.choices.sums)
+                parts.append(_normalised(sent.transpose(0, 1)).transpose(0, 1).flatten(0, 2))
+                continue
             incoming = [
                 numbers.incoming(cavity[block].view(size, -1, self.batch))
                 for block, size in zip(blocks, group.shape, strict=True)
@@ -260,14 +268,15 @@ class FactorPassing(Passing):
     def kept_bytes(potentials: FactorPotentials, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
         kept = 0
         for group, tables in zip(potentials.wiring.groups, potentials.tables, strict=True):
-            scores = 0 if categorical.is_mild(tables) and len(group.shape) == 2 else 2 * math.prod(group.shape)
-            kept += len(group.scope) * (8 * sum(group.shape) + scores)
+            linear = group.rule or (categorical.is_mild(tables) and len(group.shape) == 2)
+            scores = 0 if linear else 2 * math.prod(group.shape)
+            kept += len(group.scope) * ((LOGIC if group.rule else 8) * sum(group.shape) + scores)
         return n_layers * max(1, kept) * potentials.unary.dtype.itemsize
 
 
 def _normalised(message: Tensor) -> Tensor:
-    """The same message [S, F, B] with its largest entry at 0. No answer depends on this constant, nor does its gradient."""
-    return message - message.detach().amax(0)
+    """The same message [S, …] with its largest entry at 0. No answer depends on this constant, nor does its gradient."""
+    return message - message.detach().amax(0).clamp_min(torch.finfo(message.dtype).min)  # if all are −∞, they remain so
 
 
 def _has_zeros(log: Tensor) -> bool:
