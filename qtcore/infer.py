@@ -19,9 +19,9 @@ its mask is optional, and hidden pixels give no evidence. In labels.png contours
 A graph is a file of the UAI format (MARKOV or BAYES), or a directed network in BIF (.bif) or XMLBIF (.xml), whose variables
 and states are numbered in the order of the file. The answer is a MAR file, or with --out graph.PR log10 of the partition
 function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4 (--until), but for at most
-1000 layers; exact eliminates variables, which needs a graph of moderate width; auto is exact where that is possible, and
-damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed. For a folder of graphs with
-evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these distances is printed.
+1000 layers, in the order of a --schedule; exact eliminates variables, which needs a graph of moderate width; auto is exact
+where that is possible, and damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed. For a
+folder of graphs with evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these distances is printed.
 """
 
 import math
@@ -74,6 +74,8 @@ class Command:
     """Graphs: stop when no message changes by more than this."""
     damping: float | None = None
     """Graphs: weight of the old message in the new one, from 0 to below 1."""
+    schedule: str | None = None
+    """Graphs: flooding (all messages at once), sequential (one factor after the other) or residual (the largest changes)."""
     reference: Path | None = None
     """Graphs: a MAR file to compare with."""
     device: str = "auto"
@@ -96,7 +98,7 @@ def ask_graph(command: Command) -> None:
     out = command.out or Path(command.model).with_suffix(".MAR")
     _spare(command, out)
     name = command.engine or "bp"
-    engine = None if name == "auto" else graphs.choose(name, command.layers, command.until, command.damping)
+    engine = None if name == "auto" else graphs.choose(name, command.layers, command.until, command.damping, command.schedule)
     model = FactorGraph.from_file(command.model, device=device(command.device))
     known = {} if command.evidence is None else uai.read_evidence(command.evidence, model.n_states)
     reference = None if command.reference is None else uai.read_marginals(command.reference, model.n_states)
@@ -177,7 +179,7 @@ def main() -> int:
     if command.model.lower().endswith(FILES):
         ask_graph(command)
         return 0
-    for option in ("evidence", "until", "damping", "reference"):
+    for option in ("evidence", "until", "damping", "schedule", "reference"):
         if getattr(command, option) is not None:
             raise InputError(f"--{option} goes with a graph ({', '.join(FILES)}), not with the model {command.model}.")
     if command.file is None:

@@ -54,6 +54,13 @@ def test_marginals_of_a_tree(run: Command) -> None:
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
+@pytest.mark.parametrize("schedule", ["flooding", "sequential", "residual"])
+def test_schedules(run: Command, schedule: str) -> None:
+    assert run("tree.uai", "--schedule", schedule, "--until", 1e-9).out.startswith("bp: converged after ")
+    for one, other in zip(uai.read_marginals("tree.MAR", (2, 3, 2)), exactly("tree.uai", {}), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
 @pytest.mark.parametrize("engine", ["exact", "auto"])
 def test_exact_engines(run: Command, engine: str) -> None:
     assert run("loop.uai", "--engine", engine, "--out", "answer.MAR").out.startswith("exact, in ")
@@ -72,7 +79,9 @@ def test_what_does_not_converge_warns_and_says_what_to_try(run: Command) -> None
     assert result.code == 0
     assert result.out.startswith("bp: not converged after 1000 layers (the last changed messages by up to ")
     assert result.err.startswith("warning: the messages have not converged")
-    assert "try --damping 0.5, or --engine exact." in result.err
+    assert "try --damping 0.5, --schedule residual, or --engine exact." in result.err
+    by_residuals = run("frustrated.uai", "--schedule", "residual", "--layers", 20)
+    assert "try --damping 0.5, or --engine exact." in by_residuals.err
     damped = run("frustrated.uai", "--damping", 0.7)
     assert damped.out.startswith("bp: converged after ")
     assert damped.err == ""
@@ -99,6 +108,11 @@ def test_the_partition_function(run: Command) -> None:
         (("tree.uai", "--reference", "tree.uai"), "tree.uai, line 1: the file should begin with MAR, not 'MARKOV'."),
         (("tree.uai", "--out", "tree.uai"), "tree.uai is also read; give another place for the answer with --out."),
         (("tree.uai", "--engine", "exact", "--damping", "0.5"), "--damping goes with --engine bp, not with exact."),
+        (("tree.uai", "--engine", "exact", "--schedule", "residual"), "--schedule goes with --engine bp, not with exact."),
+        (
+            ("tree.uai", "--schedule", "random"),
+            "schedule must be 'flooding' or 'sequential' or 'residual' for a FactorGraph, not 'random'.",
+        ),
         (("tree.uai", "--engine", "gibs"), "there is no engine named 'gibs'; did you mean gibbs?"),
         (("tree.uai", "--damping", "1"), "damping must lie in [0, 1), not 1.0; 0 means none."),
         (

@@ -35,11 +35,13 @@ def log_z(model: Answerable, query: Query, engine: BP | None = None) -> Tensor:
     potentials = model.graph()
     if isinstance(potentials, GaussianPotentials):
         raise InputError("the Bethe estimate is for models of discrete variables.")
-    choices = engine.passing(model, query).choices
+    own = engine.passing(model, query)
+    choices = own.choices
     assert choices.T is not None
     if not choices.sums or float(choices.T.detach()) != 1:
         raise InputError("the Bethe estimate is of the sum over all states: it needs the temperature 1.")
-    passing = FactorPassing(*potentials.as_factors(model.evidence(query)), choices)
+    kind = type(own) if isinstance(own, FactorPassing) else FactorPassing
+    passing = kind(*potentials.as_factors(model.evidence(query)), choices)
     messages = passing.initial()
     for _ in range(engine.steps(model)):
         messages, info = passing.update(messages)

@@ -138,6 +138,8 @@ def _outer(incoming: list[Tensor], numbers: Arithmetic) -> Tensor:
 class FactorPassing(Passing):
     """Messages on a factor graph."""
 
+    schedules = ("flooding", "sequential", "residual")
+
     def __init__(self, potentials: FactorPotentials, evidence: Tensor, choices: Choices) -> None:
         assert choices.T is not None
         self.T, self.choices, self.potentials = choices.T, choices, potentials
