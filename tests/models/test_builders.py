@@ -226,6 +226,7 @@ def test_models_of_pgmpy_by_their_interface() -> None:
             FactorGraph.from_pgmpy(SimpleNamespace(**(vars(directed) | change)))
 
 
+@pytest.mark.filterwarnings("ignore")  # pgmpy deprecates its own modules when it is imported
 def test_models_of_pgmpy_itself() -> None:
     models = pytest.importorskip("pgmpy.models", reason="pgmpy is not installed")
     from pgmpy.factors.discrete import DiscreteFactor, TabularCPD

@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 
 import qtcore
 from qtcore import BP, Exact, FactorGraph, PairwiseMRF, Query
-from qtcore.errors import InputError, ModelFileError
+from qtcore.errors import InputError, ModelFileError, NotFiniteError
 from qtcore.potentials import FactorPotentials
 from qtcore.wiring import MAX_TIED_GROUPS, TIED, Wiring
 
@@ -259,6 +259,13 @@ def test_a_factor_may_be_merged_into_another(graph: Any, seed: int, evidence: st
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Zeros
+
+
+def test_what_overflows_is_no_zero() -> None:
+    """In units of a small temperature −1e37 is −∞ in float32; it was taken for a zero, and the only state of a variable was NaN."""
+    model = FactorGraph([1, 2], {"a": torch.tensor([-1e37]), "b": torch.zeros(2)}, [("a", (0,)), ("b", (1,))])
+    with pytest.raises(NotFiniteError, match="too extreme for float32"):
+        model(model.query({}), engine=BP(temperature=1e-3))
 
 
 @pytest.mark.parametrize("T", [1.0, 0.0])

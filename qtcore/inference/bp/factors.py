@@ -149,7 +149,8 @@ class FactorPassing(Passing):
         self.evidence = evidence
         self.scaled_evidence = categorical.scale(evidence, 1 / self.T)
         tables = [categorical.scale(tables, 1 / self.T) for tables in potentials.tables]
-        check_size(choices, *(categorical.without_zeros(tensor) for tensor in (self.unary, *tables)))
+        given = (potentials.unary, *potentials.tables)  # what overflows in units of T is no zero
+        check_size(choices, *(categorical.without_zeros(tensor) / self.T for tensor in given))
         self.arithmetic = [self._arithmetic(each) for each in tables]
         self.tables = [
             self._prepared(each if used is None else each.index_select(0, used), numbers)
