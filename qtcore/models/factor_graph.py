@@ -212,6 +212,8 @@ class FactorGraph(Builders, TemperedModel):
         for bad, what in ((outside, f"must name variables among 0 … {count - 1}"), (twice, "names a variable twice")):
             if bad.any():
                 raise InputError(f"the scope {tuple(scopes[bad][0].tolist())} of table {name!r} {what}.")
+        if order > uai.MAX_ORDER:
+            raise InputError(f"the factors of table {name!r} have {order} variables, but {uai.MAX_ORDER} are the most.")
         shape = tuple(self.tables[name].shape)
         stacked = len(shape) == order + 1
         if len(shape) != order and not stacked:

@@ -17,16 +17,13 @@ from xml.parsers import expat
 import numpy as np
 
 from qtcore.errors import InputError
-from qtcore.models.uai import MAX_DIGITS, Floats, is_number, text_of
+from qtcore.models.uai import MAX_DIGITS, MAX_ORDER, Floats, is_number, text_of
 
 SUM_TOLERANCE = 0.01
 """Files hold rounded numbers: probabilities that add up to 1 this nearly are divided by their sum, others are refused."""
 
 MAX_ENTRIES = 2**26
 """Of one table; only a `default` of BIF can ask for a table that is larger than the file."""
-
-MAX_ORDER = 32
-"""Of one table: a variable with more parents can have no table that anybody wrote down, unless they have one state each."""
 
 
 class Network(NamedTuple):

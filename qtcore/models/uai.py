@@ -24,6 +24,10 @@ MAX_DIGITS = 12
 """Longer whole numbers count nothing that fits into a memory."""
 
 
+MAX_ORDER = 32
+"""Variables of a factor with a table: with more, its table could be held only if most of them had a single state."""
+
+
 class Graph(NamedTuple):
     """A graph as it is in a file: potentials, not logs."""
 
@@ -134,6 +138,8 @@ def read(path: "str | os.PathLike[str]") -> Graph:
 
 def _scope(words: Words, factor: int, count: int) -> tuple[int, ...]:
     order = words.count(f"the number of variables of factor {factor}")
+    if order > MAX_ORDER:
+        words.refuse(f"factor {factor} has {order} variables, but {MAX_ORDER} are the most")
     scope = []
     for _ in range(order):
         variable = words.whole(f"a variable of factor {factor}")
