@@ -9,7 +9,7 @@ import math
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from xml.parsers import expat
@@ -59,9 +59,7 @@ class _Draft:
         scope = (*parents, child)
         for k, name in enumerate(scope):
             if name not in self.network.variables:
-                raise ValueError(
-                    f"the probabilities of {_short(child)} name {_short(name)}, but no such variable is declared before"
-                )
+                raise ValueError(f"the probabilities of {_short(child)} name {_short(name)}, but there is no such variable")
             if name in scope[:k]:
                 raise ValueError(f"the probabilities of {_short(child)} name {_short(name)} twice")
         if child in self._defined:
@@ -202,26 +200,35 @@ def read_bif(path: "str | os.PathLike[str]") -> Network:
     tokens.expect("network", "the word network")
     tokens.skip_to("{", "'{'")
     tokens.skip_to("}", "'}' after the properties of the network")
+    probabilities = []
     while tokens.next < len(tokens.words):
         kind = tokens.take("a block").lower()
-        start = tokens.next - 1
-        try:
-            if kind == "variable":
-                _bif_variable(tokens, draft)
-            elif kind == "probability":
-                _bif_probability(tokens, draft)
-            else:
-                tokens.refuse(f"a block should begin with variable or probability, not {kind[:40]!r}")
-        except _WrongWordError as error:
-            tokens.refuse(str(error), error.place)
-        except InputError:
-            raise
-        except ValueError as error:
-            tokens.refuse(str(error), start)
+        if kind == "variable":
+            _bif_block(tokens, draft, _bif_variable)
+        elif kind == "probability":  # of variables that may follow
+            probabilities.append(tokens.next)
+            tokens.skip_to("}", "'}' after a block of probabilities")
+        else:
+            tokens.refuse(f"a block should begin with variable or probability, not {kind[:40]!r}")
+    for tokens.next in probabilities:
+        _bif_block(tokens, draft, _bif_probability)
     try:
         return draft.end()
     except ValueError as error:
         raise InputError(f"{path}: {error}.") from error
+
+
+def _bif_block(tokens: _Tokens, draft: _Draft, read: Callable[[_Tokens, _Draft], None]) -> None:
+    """One block, its keyword taken; whatever is wrong is said with a line."""
+    start = tokens.next - 1
+    try:
+        read(tokens, draft)
+    except _WrongWordError as error:
+        tokens.refuse(str(error), error.place)
+    except InputError:
+        raise
+    except ValueError as error:
+        tokens.refuse(str(error), start)
 
 
 def _bif_variable(tokens: _Tokens, draft: _Draft) -> None:
@@ -302,8 +309,9 @@ def _state(tokens: _Tokens, draft: _Draft, variable: str) -> int:
 def _numbers(tokens: _Tokens, count: int, what: str) -> Floats:
     """So many numbers, and the semicolon after them."""
     start = tokens.next
-    while tokens.take(f"';' after {what}") != ";":
-        pass
+    while (word := tokens.take(f"';' after {what}")) != ";":
+        if word == "}":
+            tokens.refuse(f"';' after {what} should be here, not '}}'")
     words = tokens.words[start : tokens.next - 1]
     if len(words) != count:
         tokens.refuse(f"{what} should be {count} numbers here, but there are {len(words)}", start)
@@ -402,9 +410,11 @@ class _XML:
             if element.name == "VARIABLE":
                 (name,) = self.one(element, "NAME").texts("NAME")
                 self.draft.add_variable(name, element.texts("OUTCOME"))
-            elif element.name == "DEFINITION":
-                self.define(element)
-            elif element.name not in ("NETWORK", "PROPERTY"):
+            elif element.name == "NETWORK":
+                for definition in element.children.get("DEFINITION", ()):  # of variables that may stand below
+                    element = definition
+                    self.define(definition)
+            elif element.name != "PROPERTY":
                 self.open[-1].children.setdefault(element.name, []).append(element)
         except InputError:
             raise

@@ -127,6 +127,20 @@ def test_a_table_of_bif_runs_over_the_variable_first(tmp_path: Path) -> None:
     assert networks.read_bif(tmp_path / "lawn.bif").tables[2].tolist() == WET
 
 
+def test_probabilities_may_come_before_their_variables(tmp_path: Path) -> None:
+    head, *blocks = BIF.split("variable ")
+    *variables, last = blocks
+    third, probabilities = last.split("}\nprobability", 1)
+    text = f"{head}probability{probabilities}" + "".join(f"variable {block}" for block in (*variables, third + "}"))
+    (tmp_path / "lawn.bif").write_text(text)
+    start, end = XMLBIF.index("<DEFINITION>"), XMLBIF.index("</NETWORK>")
+    first = XMLBIF.index("<VARIABLE")
+    (tmp_path / "lawn.xml").write_text(XMLBIF[:first] + XMLBIF[start:end] + XMLBIF[first:start] + XMLBIF[end:])
+    for read in (networks.read_bif, networks.read_xmlbif):
+        network = read(tmp_path / ("lawn.bif" if read is networks.read_bif else "lawn.xml"))
+        assert [table.tolist() for table in network.tables] == [RAIN, SPRINKLER, WET]
+
+
 def test_rounded_probabilities_are_divided_by_their_sum(tmp_path: Path) -> None:
     (tmp_path / "lawn.bif").write_text(BIF.replace("0.75, 0.25", "0.333, 0.666"))
     assert networks.read_bif(tmp_path / "lawn.bif").tables[0].tolist() == pytest.approx([1 / 3, 2 / 3], abs=1e-12)
@@ -155,10 +169,10 @@ WRONG: list[tuple[str, str, str, str]] = [  # the file, what is replaced in it, 
         "bif",
         "( wet | rain,",
         "( wet | fog,",
-        "line 17: the probabilities of 'wet' name 'fog', but no such variable is declared",
+        "line 17: the probabilities of 'wet' name 'fog', but there is no such variable",
     ),
     ("bif", "( wet | rain,", "( wet | sprinkler,", "line 17: the probabilities of 'wet' name 'sprinkler' twice"),
-    ("bif", "( wet | rain, sprinkler )", "( )", "line 17: the probabilities of '' name '', but no such variable is declared"),
+    ("bif", "( wet | rain, sprinkler )", "( )", "line 17: the probabilities of '' name '', but there is no such variable"),
     ("bif", "( sprinkler | rain )", "( rain )", "line 16: the probabilities of 'rain' are given twice"),
     ("bif", "0.75, 0.25", "0.75, 0.15, 0.1", "line 12: the probabilities of 'rain' should be 2 numbers here, but there are 3"),
     ("bif", "0.75, 0.25", "0.75, 0.35", "line 11: the probabilities of 'rain' add up to 1.1, not to 1"),
@@ -182,8 +196,8 @@ WRONG: list[tuple[str, str, str, str]] = [  # the file, what is replaced in it, 
         "table 0.1, 0.9;",
         "line 18: the probabilities of 'wet' should be 12 numbers here, but there are 2",
     ),
-    ("bif", "8e-1;\n}", "8e-1;", "line 21: the file ends where '}' after the probabilities of 'wet' should be"),
-    ("bif", "8e-1;\n}", "8e-1", "line 21: the file ends where ';' after the probabilities of 'wet' should be"),
+    ("bif", "8e-1;\n}", "8e-1;", "line 21: the file ends where '}' after a block of probabilities should be"),
+    ("bif", "8e-1;\n}", "8e-1}", "line 21: ';' after the probabilities of 'wet' should be here, not '}'"),
     ("bif", "probability ( rain ) {\n  table 0.75, 0.25;\n}", "", ": there are no probabilities of the variable 'rain'"),
     (
         "bif",
@@ -219,7 +233,7 @@ WRONG: list[tuple[str, str, str, str]] = [  # the file, what is replaced in it, 
         "xml",
         "<FOR>wet</FOR>",
         "<FOR>fog</FOR>",
-        "line 22: the probabilities of 'fog' name 'fog', but no such variable is declared",
+        "line 22: the probabilities of 'fog' name 'fog', but there is no such variable",
     ),
     ("xml", "<TABLE>0.75 0.25", "<TABLE>0.75", "line 16: the probabilities of 'rain' should be 2 numbers, but there are 1"),
     ("xml", "0.9 0.1 0.0", "0.9 0.1 nan", "line 20: .* finite and not negative, but there is nan"),
