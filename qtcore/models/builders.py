@@ -9,7 +9,7 @@ import torch
 
 from qtcore.errors import InputError, nearest
 from qtcore.evidence import BinaryEvidence
-from qtcore.models import networks, uai
+from qtcore.models import bif, uai, xmlbif
 from qtcore.models.base import Model, positive
 from qtcore.models.uai import Floats
 from qtcore.potentials import BinaryPotentials, GridPotentials
@@ -36,13 +36,13 @@ class Builders:
 
         `fixed` says that training leaves all tables alone.
         """
-        file = networks.read_bif(path)
+        file = bif.read(path)
         return cls._of_potentials(file.variables, file.scopes, file.tables, fixed, options)
 
     @classmethod
     def from_xmlbif(cls, path: "str | os.PathLike[str]", fixed: bool = False, **options: Any) -> "FactorGraph":
         """The same from an XMLBIF file (version 0.3)."""
-        file = networks.read_xmlbif(path)
+        file = xmlbif.read(path)
         return cls._of_potentials(file.variables, file.scopes, file.tables, fixed, options)
 
     @classmethod

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import qtcore
 from qtcore import FactorGraph
 from qtcore.errors import InputError
-from qtcore.models import networks
+from qtcore.models import bif, xmlbif
 
 from ..strategies import F64, close
 
@@ -113,9 +113,9 @@ def test_both_formats_and_from_file(tmp_path: Path) -> None:
         one, other = read(tmp_path / f"lawn.{kind}"), FactorGraph.from_file(tmp_path / f"lawn.{kind}", fixed=True)
         assert one.factors() == other.factors()
         assert not any(table.requires_grad for _, table in other.tables.items())
-    bif, xml = networks.read_bif(tmp_path / "lawn.bif"), networks.read_xmlbif(tmp_path / "lawn.xml")
-    assert bif.variables == xml.variables
-    for first, second in zip(bif.tables, xml.tables, strict=True):
+    one_network, same = bif.read(tmp_path / "lawn.bif"), xmlbif.read(tmp_path / "lawn.xml")
+    assert one_network.variables == same.variables
+    for first, second in zip(one_network.tables, same.tables, strict=True):
         assert first.tolist() == second.tolist()
 
 
@@ -124,7 +124,7 @@ def test_a_table_of_bif_runs_over_the_variable_first(tmp_path: Path) -> None:
     table = [str(WET[r][s][w]) for w in range(2) for r in range(2) for s in range(3)]
     start = BIF[: BIF.index("probability ( wet")]
     (tmp_path / "lawn.bif").write_text(f'{start}probability ("wet" "rain" sprinkler) {{ table {" ".join(table)}; }}')
-    assert networks.read_bif(tmp_path / "lawn.bif").tables[2].tolist() == WET
+    assert bif.read(tmp_path / "lawn.bif").tables[2].tolist() == WET
 
 
 def test_probabilities_may_come_before_their_variables(tmp_path: Path) -> None:
@@ -136,14 +136,13 @@ def test_probabilities_may_come_before_their_variables(tmp_path: Path) -> None:
     start, end = XMLBIF.index("<DEFINITION>"), XMLBIF.index("</NETWORK>")
     first = XMLBIF.index("<VARIABLE")
     (tmp_path / "lawn.xml").write_text(XMLBIF[:first] + XMLBIF[start:end] + XMLBIF[first:start] + XMLBIF[end:])
-    for read in (networks.read_bif, networks.read_xmlbif):
-        network = read(tmp_path / ("lawn.bif" if read is networks.read_bif else "lawn.xml"))
+    for network in (bif.read(tmp_path / "lawn.bif"), xmlbif.read(tmp_path / "lawn.xml")):
         assert [table.tolist() for table in network.tables] == [RAIN, SPRINKLER, WET]
 
 
 def test_rounded_probabilities_are_divided_by_their_sum(tmp_path: Path) -> None:
     (tmp_path / "lawn.bif").write_text(BIF.replace("0.75, 0.25", "0.333, 0.666"))
-    assert networks.read_bif(tmp_path / "lawn.bif").tables[0].tolist() == pytest.approx([1 / 3, 2 / 3], abs=1e-12)
+    assert bif.read(tmp_path / "lawn.bif").tables[0].tolist() == pytest.approx([1 / 3, 2 / 3], abs=1e-12)
 
 
 WRONG: list[tuple[str, str, str, str]] = [  # the file, what is replaced in it, by what, and what is said
