@@ -17,11 +17,12 @@ levels; in deviation.png, white is a standard deviation of 64 levels or more. A 
 its mask is optional, and hidden pixels give no evidence. In labels.png contours are red, insides blue, outsides yellow.
 
 A graph is a file of the UAI format (MARKOV or BAYES), or a directed network in BIF (.bif) or XMLBIF (.xml), whose variables
-and states are numbered in the order of the file. The answer is a MAR file, or with --out graph.PR log10 of the partition
-function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4 (--until), but for at most
-1000 layers, in the order of a --schedule; exact eliminates variables, which needs a graph of moderate width; auto is exact
-where that is possible, and damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed. For a
-folder of graphs with evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these distances is printed.
+and states are numbered in the order of the file; evidence may name them. The answer is a MAR file, or with --out graph.PR
+log10 of the partition function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4
+(--until), but for at most 1000 layers, in the order of a --schedule; exact eliminates variables, which needs a graph of
+moderate width; auto is exact where that is possible, and damped bp elsewhere. With --reference, a MAR file, the distance from
+its marginals is printed. For a folder of graphs with evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of
+these distances is printed.
 """
 
 import math
@@ -100,7 +101,9 @@ def ask_graph(command: Command) -> None:
     name = command.engine or "bp"
     engine = None if name == "auto" else graphs.choose(name, command.layers, command.until, command.damping, command.schedule)
     model = FactorGraph.from_file(command.model, device=device(command.device))
-    known = {} if command.evidence is None else uai.read_evidence(command.evidence, model.n_states)
+    known = (
+        {} if command.evidence is None else uai.read_evidence(command.evidence, model.n_states, model.names, model.state_names)
+    )
     reference = None if command.reference is None else uai.read_marginals(command.reference, model.n_states)
     query = model.query(known)
     if out.suffix.upper() == ".PR":

@@ -147,6 +147,11 @@ def test_directed_networks(run: Command) -> None:
         assert result.out.endswith("the marginals of 3 variables are in lawn.MAR.\n")
         for i, marginal in enumerate(uai.read_marginals("lawn.MAR", (2, 3, 2))):
             np.testing.assert_allclose(marginal, expected.probs[0, i, : len(marginal)], atol=1e-12)
+    Path("names.evid").write_text("2 wet wet 0 no")
+    assert uai.read_evidence("names.evid", model.n_states, model.names, model.state_names) == {2: 1, 0: 0}
+    Path("names.evid").write_text("1 wet moist")
+    said = "names.evid, line 1: the state of variable wet should be one of the names or a whole number, not 'moist'."
+    assert run("lawn.bif", "--evidence", "names.evid").sentence == said
     Path("lawn.bif").write_text(BIF.replace("0.3,", "much,"))
     assert run("lawn.bif").sentence.startswith("lawn.bif, line 16: the probabilities of 'sprinkler' should be numbers")
 

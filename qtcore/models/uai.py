@@ -83,6 +83,17 @@ class Words:
             self.refuse(f"{what} is {word[:40]}" + (f", but should be {least} or more" if len(word) <= MAX_DIGITS else ""))
         return int(word)
 
+    def named(self, what: str, names: Sequence[str]) -> int:
+        """One of these names, as its number; or a whole number."""
+        word = self.words[self.next] if self.left else ""
+        if word in names:
+            self.next += 1
+            return names.index(word)
+        if names and word and not word.isdigit():
+            self.next += 1
+            self.refuse(f"{what} should be one of the names or a whole number, not {word[:40]!r}")
+        return self.whole(what)
+
     def count(self, what: str, each: int = 1, least: int = 0) -> int:
         """How many things follow, of at least so many words each; no more than there are words left."""
         number = self.whole(what, least)
@@ -176,8 +187,14 @@ def write(
     write_atomically(path, "\n".join(lines) + "\n")
 
 
-def read_evidence(path: "str | os.PathLike[str]", n_states: Sequence[int]) -> dict[int, int]:
-    """The observed variables of a .evid file and their states. Some files begin with a number of samples: it must be 1."""
+def read_evidence(
+    path: "str | os.PathLike[str]",
+    n_states: Sequence[int],
+    names: Sequence[str] = (),
+    state_names: Sequence[Sequence[str] | None] = (),
+) -> dict[int, int]:
+    """The observed variables of a .evid file and their states, by numbers or, where there are any, by names (a word that is
+    both is a name). Some files begin with a number of samples: it must be 1."""
     words = Words(path)
     if not words.left:
         return {}
@@ -188,10 +205,11 @@ def read_evidence(path: "str | os.PathLike[str]", n_states: Sequence[int]) -> di
         words.refuse("there are several samples of evidence, or a word too many; give one sample: a count, then pairs")
     known: dict[int, int] = {}
     for _ in range(words.count("the number of observed variables", each=2)):
-        variable = words.whole("an observed variable")
+        variable = words.named("an observed variable", names)
         if variable >= len(n_states):
             words.refuse(f"the variable {variable} is observed, but there are the variables 0 … {len(n_states) - 1}")
-        state = words.whole(f"the state of variable {variable}")
+        labels = state_names[variable] if state_names else None
+        state = words.named(f"the state of variable {names[variable] if names else variable}", labels or ())
         if state >= n_states[variable]:
             words.refuse(f"the variable {variable} is observed in state {state}, but has only {n_states[variable]} states")
         if known.setdefault(variable, state) != state:
