@@ -13,6 +13,8 @@ from qtcore.kernels.build import GridTask
 from qtcore.kernels.ops.shared import (
     call,
     check_depth,
+    check_depths,
+    check_range,
     check_reals,
     needs_gradient,
     nothing,
@@ -27,9 +29,6 @@ from qtcore.support.tensors import constant_to_the_compiler
 
 VECTOR_BYTES = 32
 """Rows of states are padded to whole vectors of this size, as in csrc/matmul.h."""
-
-SMALLEST_FACTOR = 1e-27
-"""The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
 
 
 def grid_layers(
@@ -67,11 +66,6 @@ def grid_trace(
     return trace(*inputs, list(clones), n_layers, float(damping), rounds(table.dtype))
 
 
-def _check_depths(depths: Sequence[int]) -> None:
-    if not depths or min(depths) < 1 or sorted(set(depths)) != list(depths):
-        raise InputError(f"the kernels run at least one layer, and several depths in rising order, not {list(depths)}.")
-
-
 def rounds(dtype: torch.dtype) -> bool:
     """Whether matrix products of this type take bfloat16: when torch is told to and the processor can."""
     return dtype == torch.float32 and _rounds_singles()
@@ -95,11 +89,7 @@ def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], 
 
 def _check_values(table: Tensor, evidence: Tensor, own: Tensor) -> float:
     """Refuse what the linear space of messages cannot hold; returns the smallest entry of the table."""
-    low, high = (float(x) for x in table.aminmax())
-    if not 0 < SMALLEST_FACTOR * high <= low <= high < float("inf"):
-        raise InputError(
-            f"the table's entries must lie within a factor of {SMALLEST_FACTOR:g}, not between {low:g} and {high:g}."
-        )
+    low = check_range("table", table)
     for name, tensor in (("evidence", evidence), ("own", own)):
         if tensor.numel() and not all(0 < float(x) < float("inf") for x in tensor.aminmax()):
             raise InputError(f"{name} must be above 0 and finite everywhere.")
@@ -149,7 +139,7 @@ def forward(
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check(table, evidence, own, clones, damping)
-    _check_depths(depths)
+    check_depths(depths)
     least = _check_values(table, evidence, own)
     potential, parts = rows(table, _lanes(table.dtype)), parts_of(len(evidence))
     padded = potential.shape[2]
@@ -188,7 +178,7 @@ def _(
     keep: bool,
 ) -> tuple[Tensor, ...]:
     _check(table, evidence, own, clones, damping)
-    _check_depths(depths)
+    check_depths(depths)
     padded = vectors(table.shape[2], _lanes(table.dtype))
     shapes = _kept_shapes(evidence.shape[0], depths[-1] + 1, evidence, padded) if keep else ((0,), (0,))
     labels = evidence.new_empty(_at_depths(evidence, depths))
@@ -252,7 +242,7 @@ def backward(
     d_labels: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check(table, evidence, own, clones, damping)
-    _check_depths(depths)
+    check_depths(depths)
     least = _check_values(table, evidence, own)
     transposed, parts = rows(table.transpose(1, 2), _lanes(table.dtype)), parts_of(len(evidence))
     padded = transposed.shape[2]
