@@ -175,7 +175,7 @@ class Indices:
     tables: tuple[Tensor | None, ...]
     """Which table each factor of a group uses [F]; None where the k-th factor uses the k-th table, or all the only one."""
     places: Tensor
-    """The first entry of each factor's variables: for each group [order, F], flat."""
+    """The first entry of each factor's variables: for each group [order, F], flat, int32."""
 
     @classmethod
     def of(cls, wiring: Wiring, device: torch.device) -> "Indices":
@@ -214,7 +214,7 @@ class Indices:
             order=tensor(np.argsort(about, kind="stable")),
             start=tensor(arrived.cumsum() - arrived),
             tables=tuple(tables),
-            places=tensor(np.concatenate([np.zeros(0, dtype=np.int64), *places])),
+            places=tensor(np.concatenate([np.zeros(0, dtype=np.int64), *places]).astype(np.int32)),
         )
 
     def rows(self, flat: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ class FactorsTask(Task):
     _fields_ = (
         *numbers("groups", "total", "messages", "layers"),
         ("damping", ctypes.c_double),
-        *pointers("shapes", "tables", "places", "alone", "depths"),
+        *pointers("shapes", "logs", "tables", "places", "alone", "depths"),
         *numbers("n_depths"),
         *pointers("sums", "residual", "states"),
         *numbers("keep"),
@@ -147,7 +147,8 @@ TASKS: dict[str, type[Task]] = {
 KERNELS = (
     *("binary_forward", "binary_backward", "both_forward", "both_backward"),
     *("gaussian_forward", "gaussian_backward", "gaussian_trace", "damped_forward", "damped_backward"),
-    *("grid_forward", "grid_backward", "grid_trace", "factors_forward", "factors_backward"),
+    *("grid_forward", "grid_backward", "grid_trace"),
+    *("factors_prepare", "factors_forward", "factors_backward"),
 )
 
 

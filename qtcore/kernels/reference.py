@@ -181,7 +181,7 @@ def factor_depths(
 
 
 def _factors(tables: Tensor, places: Tensor, groups: Sequence[int]) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """The tables of each group [F or 1, *shape], and the states that each axis is about [F, S]."""
+    """The tables of each group as numbers [F or 1, *shape], and the states that each axis is about [F, S]."""
     numbers, read, placed = list(groups), 0, 0
     while numbers:
         order, count, own, *shape = numbers[: 3 + numbers[0]]
@@ -189,5 +189,6 @@ def _factors(tables: Tensor, places: Tensor, groups: Sequence[int]) -> Iterator[
         size = (count if own else 1) * math.prod(shape)
         where = places[placed : placed + order * count].view(order, count, 1)
         entries = [start + torch.arange(states, device=where.device) for start, states in zip(where, shape, strict=True)]
-        yield tables[read : read + size].view(-1, *shape), entries
+        log = tables[read : read + size].view(-1, math.prod(shape))
+        yield (log - log.amax(1, keepdim=True).detach()).exp().view(-1, *shape), entries
         read, placed = read + size, placed + order * count

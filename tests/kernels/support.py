@@ -94,8 +94,8 @@ def factor_inputs(dtype: torch.dtype = F64, n: int = 3, damping: float = 0.0) ->
     shapes, own = [(2, 2), (3, 2), (2, 3, 2), (3, 2, 2, 3)], (True, False, True, False)
     groups = described(shapes, [len(each) for each in scopes], own)
     entries = sum(math.prod(s) * (len(each) if o else 1) for s, each, o in zip(shapes, scopes, own, strict=True))
-    places = torch.cat([start[torch.tensor(each).T].flatten() for each in scopes])
-    return reals(0, entries, dtype=dtype).exp(), reals(1, 3, sum(sizes), dtype=dtype), places, groups, n, damping
+    places = torch.cat([start[torch.tensor(each).T].flatten() for each in scopes]).int()
+    return reals(0, entries, dtype=dtype), reals(1, 3, sum(sizes), dtype=dtype), places, groups, n, damping
 
 
 def damped_factor_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:

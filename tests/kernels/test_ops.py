@@ -331,7 +331,7 @@ def test_numbers_that_a_kernel_cannot_hold_are_refused() -> None:
     for bad in (0.0, 1e-30, float("nan"), float("inf")):
         wrong = table.clone()
         wrong[1, 2, 3] = bad
-        with pytest.raises(InputError, match="the entries of table"):
+        with pytest.raises(InputError, match="the table's entries"):
             kernels.grid_layers(wrong, evidence, own, clones, n)
     for bad in (0.0, -1.0, float("nan"), float("inf")):
         wrong = evidence.clone()
@@ -352,7 +352,7 @@ def test_numbers_that_a_kernel_cannot_hold_are_refused() -> None:
 
 def test_factors_that_do_not_fit_are_refused() -> None:
     tables, alone, places, groups, n, _ = factor_inputs()
-    for bad in (-1, alone.shape[1] - 1, 2**31, 2**40):  # the second leaves room for one state
+    for bad in (-1, alone.shape[1] - 1, 2**31 - 1):  # the second leaves room for one state
         wrong = places.clone()
         wrong[3] = bad
         with pytest.raises(InputError, match="places must say where the states of a variable begin"):
@@ -369,15 +369,16 @@ def test_factors_that_do_not_fit_are_refused() -> None:
             kernels.factor_layers(tables, alone, places, numbers, n)
     with pytest.raises(InputError, match="tables must have the shape"):
         kernels.factor_layers(tables[1:], alone, places, groups, n)
-    with pytest.raises(InputError, match="places must be int64 of the shape"):
-        kernels.factor_layers(tables, alone, places.int(), groups, n)
+    with pytest.raises(InputError, match="places must be int32 of the shape"):
+        kernels.factor_layers(tables, alone, places.long(), groups, n)
     with pytest.raises(InputError, match="too few for these factors"):
         kernels.factor_layers(tables, alone[:, :2], places, groups, n)
-    for bad in (0.0, 1e-30, float("nan"), float("inf")):
-        wrong = tables.clone()
-        wrong[7] = bad
-        with pytest.raises(InputError, match="the entries of tables"):
-            kernels.factor_layers(wrong, alone, places, groups, n)
+    for k in (0, 7, len(tables) - 1):
+        for bad in (-70.0, 70.0, -float("inf"), float("inf"), float("nan")):
+            wrong = tables.clone()
+            wrong[k] = bad
+            with pytest.raises(InputError, match="must be finite and lie within a range of 62"):
+                kernels.factor_layers(wrong, alone, places, groups, n)
     for bad in (float("nan"), float("inf")):
         wrong = alone.clone()
         wrong[0, 1] = bad

@@ -146,14 +146,14 @@ class FactorPassing(Passing):
         self.evidence = evidence
         given, unit = (potentials.unary, *potentials.tables), 1 / self.T
         scaled = [tensor * unit for tensor in given]
-        self.ends = check_size(choices, *scaled, zeros=True)
-        zeros = [low == -math.inf for low, _ in self.ends]
+        ends = check_size(choices, *scaled, zeros=True)
+        zeros = [low == -math.inf for low, _ in ends]
         self.has_zeros = any(zeros)
         scaled = [categorical.scale(given[k], unit) if zero else scaled[k] for k, zero in enumerate(zeros)]
         self.unary, self.scaled_tables = scaled[0][:, None], scaled[1:]
         self.scaled_evidence = categorical.scale(evidence, unit)
         self.arithmetic = [
-            self._arithmetic(tables, *ends) for tables, ends in zip(self.scaled_tables, self.ends[1:], strict=True)
+            self._arithmetic(tables, *ends) for tables, ends in zip(self.scaled_tables, ends[1:], strict=True)
         ]
 
     def _arithmetic(self, tables: Tensor, low: float, high: float) -> Arithmetic:
@@ -321,13 +321,13 @@ class FactorPassing(Passing):
         )
 
     def _numbers(self) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-        """What the kernel takes: tables as numbers, unaries with evidence, and the graph."""
-        tables = [(self._used(k) - high).exp().flatten() for k, (_, high) in enumerate(self.ends[1:])]
+        """What the kernel takes: tables, unaries with evidence, and the graph."""
+        tables = [self._used(k).flatten() for k in range(len(self.scaled_tables))]
         alone = (self.unary + self.scaled_evidence).T
         groups = self.wiring.groups
         own = [len(group.tables) > 1 or len(group.scope) == 1 for group in groups]
         described = kernels.described([group.shape for group in groups], [len(group.scope) for group in groups], own)
-        return torch.cat(tables), alone, self.where.places, described
+        return tables[0] if len(tables) == 1 else torch.cat(tables), alone, self.where.places, described
 
 
 def _normalised(message: Tensor) -> Tensor:

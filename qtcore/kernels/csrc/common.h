@@ -27,7 +27,7 @@ typedef int64_t integer; /* torch's indices */
 #define SIMD _Pragma("GCC ivdep")
 #define EXPORT __attribute__((visibility("default")))
 
-enum fault { BAD_COUNT = 1, BAD_INDEX = 2, STOPPED = 3, BAD_PLACE = 4 }; /* as in ops/shared.py */
+enum fault { BAD_COUNT = 1, BAD_INDEX = 2, STOPPED = 3, BAD_PLACE = 4, BAD_TABLE = 5 }; /* as in ops/shared.py */
 
 /* A task's layout, for build.py to compare with its own: names and offsets of all fields, then NULL and the size. */
 typedef struct {

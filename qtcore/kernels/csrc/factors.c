@@ -15,13 +15,15 @@
 #include "matmul.h"
 
 enum { MAX_ORDER = 8 };
+#define LARGEST_RANGE (real)62 /* of a table: no sum vanishes in float32 */
 
 typedef struct {
     integer groups, total, messages, layers; /* number of groups, of all variables' states, of messages; N */
     double damping;                          /* d */
     const integer *shapes;   /* of each group: order, number of factors, whether each has its own table, shape */
-    const real *tables;      /* chunk after chunk, group after group; 1 in lanes without a factor */
-    const int32_t *places;   /* where the states of each factor's variables begin [axis, LANES], chunk after chunk */
+    const real *logs;        /* log-potentials, table after table, group after group */
+    real *tables;            /* the same as numbers, chunk after chunk; 1 in lanes without a factor */
+    const int32_t *places;   /* where the states of each factor's variables begin, of each group [axis, factor] */
     const real *alone;       /* unaries plus evidence, −∞ for what is ruled out [B, total] */
     const integer *depths;   /* in rising order, the last is N [n_depths] */
     integer n_depths;
@@ -41,7 +43,7 @@ typedef struct {
 EXPORT const field factors_layout[] = {
     FIELD(factors_task, groups), FIELD(factors_task, total), FIELD(factors_task, messages),
     FIELD(factors_task, layers), FIELD(factors_task, damping), FIELD(factors_task, shapes),
-    FIELD(factors_task, tables), FIELD(factors_task, places), FIELD(factors_task, alone),
+    FIELD(factors_task, logs), FIELD(factors_task, tables), FIELD(factors_task, places), FIELD(factors_task, alone),
     FIELD(factors_task, depths), FIELD(factors_task, n_depths), FIELD(factors_task, sums),
     FIELD(factors_task, residual), FIELD(factors_task, states), FIELD(factors_task, keep),
     FIELD(factors_task, d_sums), FIELD(factors_task, d_alone), FIELD(factors_task, d_tables),
@@ -83,6 +85,10 @@ static integer chunk_vectors(const factors_task *t) {
         most = vectors > most ? vectors : most;
     }
     return most;
+}
+EXPORT integer factors_prepare_scratch(const factors_task *t) {
+    (void)t;
+    return 0;
 }
 EXPORT integer factors_forward_scratch(const factors_task *t) { return t->total + chunk_vectors(t) * LANES; }
 EXPORT integer factors_backward_scratch(const factors_task *t) {
@@ -250,6 +256,12 @@ static real change_of(const group *g, integer lanes, const real *before, const r
     return largest;
 }
 
+/* The places of a chunk [axis, LANES], the first state of all where a lane has no factor. */
+static inline void places_of(const group *g, const int32_t *places, integer first, integer lanes, int32_t *where) {
+    for (integer a = 0; a < g->order; a++, where += LANES)
+        for (integer l = 0; l < LANES; l++) where[l] = l < lanes ? places[a * g->count + first + l] : 0;
+}
+
 static inline integer lanes_of(const group *g, integer chunk) {
     return g->count - chunk * LANES < LANES ? g->count - chunk * LANES : LANES;
 }
@@ -263,6 +275,7 @@ static void forward_layer(const factors_task *t, const real *belief, const real 
     const int32_t *places = t->places;
     const vec *table = (const vec *)t->tables;
     real *sums = after + t->messages;
+    int32_t where[MAX_ORDER * LANES];
     memset(sums, 0, sizeof(real) * t->total);
     group g;
     for (integer i = 0; i < t->groups; i++) {
@@ -270,19 +283,22 @@ static void forward_layer(const factors_task *t, const real *belief, const real 
         const chunk c = chunk_at(&g, memory);
         const integer entries = g.before[g.order], size = g.rows * LANES;
         for (integer k = 0; k < chunks_of(&g); k++) {
-            cavities(&g, places, belief, before, &c);
+            const integer lanes = lanes_of(&g, k);
+            places_of(&g, places, k * LANES, lanes, where);
+            cavities(&g, where, belief, before, &c);
             pass(&g, table, &c);
             real *old = (real *)c.dx;
             if (residual) memcpy(old, before, sizeof(real) * size);
             logs(&g, (real)t->damping, &c, before, after);
-            scatter(&g, places, lanes_of(&g, k), after, sums);
+            scatter(&g, where, lanes, after, sums);
             if (residual) {
-                const real change = change_of(&g, lanes_of(&g, k), old, after);
+                const real change = change_of(&g, lanes, old, after);
                 *residual = change > *residual ? change : *residual;
             }
-            before += size, after += size, places += g.order * LANES;
+            before += size, after += size;
             if (g.own) table += entries;
         }
+        places += g.order * g.count;
         if (!g.own) table += entries;
     }
 }
@@ -296,6 +312,7 @@ static void backward_layer(const factors_task *t, const real *belief, const real
     const vec *table = (const vec *)t->tables;
     vec *d_table = (vec *)d_tables;
     const real keep = (real)t->damping;
+    int32_t where[MAX_ORDER * LANES];
     group g;
     for (integer i = 0; i < t->groups; i++) {
         shapes = read_group(shapes, &g);
@@ -303,11 +320,12 @@ static void backward_layer(const factors_task *t, const real *belief, const real
         const integer entries = g.before[g.order], size = g.rows * LANES;
         for (integer k = 0; k < chunks_of(&g); k++) {
             const integer lanes = lanes_of(&g, k);
-            cavities(&g, places, belief, before, &c);
+            places_of(&g, places, k * LANES, lanes, where);
+            cavities(&g, where, belief, before, &c);
             pass(&g, table, &c);
             for (integer a = 0; a < g.order; a++) {
                 const integer S = g.shape[a], start = g.row[a] * LANES;
-                const int32_t *place = places + a * LANES;
+                const int32_t *place = where + a * LANES;
                 real *d = own + start;
                 for (integer s = 0; s < S; s++) {
                     for (integer l = 0; l < lanes; l++) d[s * LANES + l] += d_sums[place[l] + s];
@@ -324,25 +342,51 @@ static void backward_layer(const factors_task *t, const real *belief, const real
                 d_cavity[j] *= ((const real *)c.x)[j];
                 own[j] = keep * own[j] - d_cavity[j];
             }
-            scatter(&g, places, lanes, d_cavity, d_belief);
-            before += size, own += size, places += g.order * LANES;
+            scatter(&g, where, lanes, d_cavity, d_belief);
+            before += size, own += size;
             if (g.own) table += entries, d_table += entries;
         }
+        places += g.order * g.count;
         if (!g.own) table += entries, d_table += entries;
     }
 }
 
-/* Whether all places are those of variables with that many states. */
-static int check(const factors_task *t) {
+/* A chunk of tables as numbers: exp(log − largest); in each lane its own table, or in all the same. */
+static int exponentials(const group *g, const real *logs, integer lanes, real *table) {
+    const integer entries = g->before[g->order];
+    memset(table, 0, sizeof(real) * entries * LANES);
+    for (integer l = 0; l < lanes; l++, logs += g->own ? entries : 0) {
+        real high = logs[0], low = logs[0];
+        for (integer e = 0; e < entries; e++) {
+            high = logs[e] > high ? logs[e] : high, low = logs[e] < low ? logs[e] : low;
+            if (logs[e] != logs[e]) return BAD_TABLE;
+        }
+        if (!(high - low <= LARGEST_RANGE)) return BAD_TABLE;
+        for (integer e = 0; e < entries; e++) table[e * LANES + l] = logs[e] - high;
+    }
+    SIMD for (integer i = 0; i < entries * LANES; i++) table[i] = fast_exp(table[i]);
+    return 0;
+}
+
+/* All tables as numbers, and whether these and all places can be used. */
+EXPORT int factors_prepare(const factors_task *t, integer first, integer last, integer thread) {
+    (void)first, (void)last, (void)thread;
     const integer *shapes = t->shapes;
     const int32_t *places = t->places;
+    const real *logs = t->logs;
+    real *table = t->tables;
     group g;
     for (integer i = 0; i < t->groups; i++) {
         shapes = read_group(shapes, &g);
-        for (integer k = 0; k < chunks_of(&g); k++)
-            for (integer a = 0; a < g.order; a++, places += LANES)
-                for (integer l = 0; l < LANES; l++)
-                    if (places[l] < 0 || places[l] > t->total - g.shape[a]) return BAD_PLACE;
+        const integer entries = g.before[g.order];
+        for (integer k = 0; k < (g.own ? chunks_of(&g) : 1); k++) {
+            const integer lanes = g.own ? lanes_of(&g, k) : LANES;
+            if (exponentials(&g, logs, lanes, table)) return BAD_TABLE;
+            logs += (g.own ? lanes : 1) * entries, table += LANES * entries;
+        }
+        for (integer a = 0; a < g.order; a++)
+            for (integer f = 0; f < g.count; f++, places++)
+                if (*places < 0 || *places > t->total - g.shape[a]) return BAD_PLACE;
     }
     return 0;
 }
@@ -354,8 +398,6 @@ static void add(integer n, const real *one, const real *other, real *sum) {
 EXPORT int factors_forward(const factors_task *t, integer first, integer last, integer thread) {
     const integer M = t->messages, total = t->total, N = t->layers, size = M + total;
     real *belief = t->scratch + thread * t->scratch_size, *memory = belief + total;
-    const int fault = check(t);
-    if (fault) return fault;
     for (integer b = first; b < last; b++) {
         real *state = t->states + (t->keep ? b * (N + 1) : thread) * size;
         memset(state, 0, sizeof(real) * size);
@@ -377,8 +419,6 @@ EXPORT int factors_backward(const factors_task *t, integer first, integer last, 
     const integer M = t->messages, total = t->total, N = t->layers, size = M + total;
     real *belief = t->scratch + thread * t->scratch_size, *d_belief = belief + total, *d_sums = d_belief + total;
     real *own = d_sums + total, *memory = own + M, *d_tables = t->d_tables + thread * t->tables_size;
-    const int fault = check(t);
-    if (fault) return fault;
     for (integer b = first; b < last; b++) {
         real *d_alone = t->d_alone + b * total;
         memset(own, 0, sizeof(real) * M);

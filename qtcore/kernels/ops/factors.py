@@ -17,7 +17,6 @@ from qtcore.kernels.ops.shared import (
     check_damping,
     check_depth,
     check_depths,
-    check_range,
     check_reals,
     needs_gradient,
     nothing,
@@ -93,9 +92,9 @@ def factor_layers(
     constant.
 
     Args:
-        tables: exp(log-potential), table after table, group after group, flat; within a factor of `SMALLEST_FACTOR`.
+        tables: log-potentials, table after table, group after group, flat; each within a range of 60.
         alone: unaries plus evidence of all states of all variables [B, total], −∞ for what is ruled out.
-        places: where the states of each factor's variables begin among these: for each group [order, count], flat.
+        places: where the states of each factor's variables begin among these: for each group [order, count], flat, int32.
         groups: see `described`.
         damping: weight of the old log-message in the new one.
     """
@@ -132,13 +131,12 @@ def _check(inputs: Inputs, damping: float) -> list[Group]:
     size = sum(group.tables * group.entries for group in groups)
     check_reals("tables", tables=(tables, (size,)), alone=(alone, alone.shape))
     wanted = (sum(group.count * len(group.shape) for group in groups),)
-    if places.dtype != torch.int64 or places.device != tables.device or tuple(places.shape) != wanted:
-        raise InputError(f"places must be int64 of the shape {list(wanted)}, beside the rest.")
+    if places.dtype != torch.int32 or places.device != tables.device or tuple(places.shape) != wanted:
+        raise InputError(f"places must be int32 of the shape {list(wanted)}, beside the rest.")
     return groups
 
 
-def _check_values(tables: Tensor, alone: Tensor) -> None:
-    check_range("tables", tables)
+def _check_values(alone: Tensor) -> None:
     if alone.numel() and not float(alone.amax()) < float("inf"):
         raise InputError("alone must be finite, or −∞ for what is ruled out.")
 
@@ -157,28 +155,8 @@ def _sizes(groups: Sequence[Group], lanes: int) -> list[int]:
     return [(group.chunks(lanes) if group.own else 1) * lanes * group.entries for group in groups]
 
 
-def _in_chunks(tables: Tensor, groups: Sequence[Group], lanes: int) -> Tensor:
-    """Tables by chunks of factors [chunk, entry, lane], 1 where there is no factor; a shared one in all lanes."""
-    sizes = _sizes(groups, lanes)
-    result = buffers.lend((sum(sizes),), tables.dtype)
-    given = tables.split([group.tables * group.entries for group in groups])
-    for group, table, into in zip(groups, given, result.split(sizes), strict=True):
-        chunked = into.view(-1, group.entries, lanes)
-        if not group.own:
-            chunked.copy_(table[:, None])
-            continue
-        whole = group.count // lanes
-        rows = table.view(-1, group.entries)
-        chunked[:whole].copy_(rows[: whole * lanes].view(whole, lanes, group.entries).transpose(1, 2))
-        if whole < len(chunked):
-            rest = rows[whole * lanes :]
-            chunked[whole].fill_(1)
-            chunked[whole, :, : len(rest)].copy_(rest.T)
-    return result
-
-
 def _out_of_chunks(chunked: Tensor, groups: Sequence[Group], lanes: int) -> Tensor:
-    """The gradient of tables from that of their chunks."""
+    """Tables, from the chunks of them; those of a shared one are added up."""
     parts = []
     for group, part in zip(groups, chunked.split(_sizes(groups, lanes)), strict=True):
         rows = part.view(-1, group.entries, lanes)
@@ -187,31 +165,24 @@ def _out_of_chunks(chunked: Tensor, groups: Sequence[Group], lanes: int) -> Tens
     return torch.cat(parts) if parts else chunked.new_zeros(0)
 
 
-def _placed(places: Tensor, groups: Sequence[Group], lanes: int) -> Tensor:
-    """Places by chunks of factors [chunk, axis, lane], 0 where there is no factor."""
-    parts, outside = [], (places < 0) | (places >= 2**31)
-    short = places.masked_fill(outside, -1).to(torch.int32)  # which the kernel refuses
-    for group, part in zip(groups, short.split([group.count * len(group.shape) for group in groups]), strict=True):
-        padded = torch.nn.functional.pad(part.view(len(group.shape), -1), (0, -group.count % lanes))
-        parts.append(padded.view(len(group.shape), -1, lanes).transpose(0, 1).flatten())
-    return torch.cat(parts) if parts else short
-
-
 def _call(
     kernel: str, inputs: Inputs, groups: Sequence[Group], depths: Sequence[int], damping: float, keep: bool, **results: Any
-) -> None:
-    tables, alone, places, numbers = inputs
-    lanes, batch = _lanes(tables.dtype), len(alone)
+) -> Tensor:
+    """Run a kernel; returns the tables as it took them, in chunks."""
+    logs, alone, places, numbers = inputs
+    lanes, batch, dtype = _lanes(logs.dtype), len(alone), logs.dtype
     task = FactorsTask(len(groups), alone.shape[1], _messages(groups, lanes), depths[-1], damping)
     task.n_depths, task.keep, task.tables_size = len(depths), int(keep), sum(_sizes(groups, lanes))
     given = {
         "shapes": torch.tensor(list(numbers), dtype=torch.int64),
-        "tables": _in_chunks(tables.contiguous(), groups, lanes),
-        "places": _placed(places, groups, lanes),
+        "places": places.contiguous(),
         "alone": alone.contiguous(),
         "depths": torch.tensor(list(depths)),
+        "tables": buffers.lend((task.tables_size,), dtype),
     }
-    call(kernel, task, tables.dtype, parts_of(batch), **given, **results)
+    call("factors_prepare", task, dtype, [(0, 1, 0)], logs=logs.contiguous(), **given)
+    call(kernel, task, dtype, parts_of(batch), **given, **results)
+    return given["tables"]
 
 
 def _state_shape(alone: Tensor, groups: Sequence[Group], n_layers: int) -> tuple[int, ...]:
@@ -231,7 +202,7 @@ def forward(
     inputs = tables, alone, places, groups
     read = _check(inputs, damping)
     check_depths(depths)
-    _check_values(tables, alone)
+    _check_values(alone)
     batch, layers, size = _state_shape(alone, read, depths[-1])
     states = buffers.lend((batch, layers, size) if keep else (len(parts_of(batch)), 1, size), tables.dtype)
     sums = alone.new_empty(batch, len(depths), alone.shape[1])
@@ -262,7 +233,7 @@ def trace(
     inputs = tables, alone, places, groups
     read = _check(inputs, damping)
     check_depth(n_layers)
-    _check_values(tables, alone)
+    _check_values(alone)
     batch, _, size = _state_shape(alone, read, n_layers)
     states = buffers.lend((len(parts_of(batch)), 1, size), tables.dtype)
     sums, residual = alone.new_empty(batch, n_layers, alone.shape[1]), alone.new_empty(batch, n_layers)
@@ -294,7 +265,7 @@ def backward(
     inputs = tables, alone, places, groups
     read = _check(inputs, damping)
     check_depths(depths)
-    _check_values(tables, alone)
+    _check_values(alone)
     shape = alone.shape[0], len(depths), alone.shape[1]
     kept = (states, _state_shape(alone, read, depths[-1]))
     check_reals("tables", tables=(tables, tables.shape), states=kept, d_sums=(d_sums, shape))
@@ -302,8 +273,8 @@ def backward(
     d_tables = zeros((len(parts_of(len(alone))), sum(_sizes(read, lanes))), tables.dtype)
     d_alone = torch.empty_like(alone, memory_format=torch.contiguous_format)
     results = {"states": states.contiguous(), "d_sums": d_sums.contiguous(), "d_alone": d_alone, "d_tables": d_tables}
-    _call("factors_backward", inputs, read, depths, damping, True, **results)
-    return _out_of_chunks(d_tables.sum(0), read, lanes), d_alone
+    chunked = _call("factors_backward", inputs, read, depths, damping, True, **results)
+    return _out_of_chunks(d_tables.sum(0).mul_(chunked), read, lanes), d_alone
 
 
 @torch.library.register_fake(backward)

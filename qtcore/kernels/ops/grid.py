@@ -14,7 +14,6 @@ from qtcore.kernels.ops.shared import (
     call,
     check_depth,
     check_depths,
-    check_range,
     check_reals,
     needs_gradient,
     nothing,
@@ -29,6 +28,9 @@ from qtcore.support.tensors import constant_to_the_compiler
 
 VECTOR_BYTES = 32
 """Rows of states are padded to whole vectors of this size, as in csrc/matmul.h."""
+
+SMALLEST_FACTOR = 1e-27
+"""The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
 
 
 def grid_layers(
@@ -89,7 +91,11 @@ def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], 
 
 def _check_values(table: Tensor, evidence: Tensor, own: Tensor) -> float:
     """Refuse what the linear space of messages cannot hold; returns the smallest entry of the table."""
-    low = check_range("table", table)
+    low, high = (float(x) for x in table.aminmax())
+    if not 0 < SMALLEST_FACTOR * high <= low <= high < float("inf"):
+        raise InputError(
+            f"the table's entries must lie within a factor of {SMALLEST_FACTOR:g}, not between {low:g} and {high:g}."
+        )
     for name, tensor in (("evidence", evidence), ("own", own)):
         if tensor.numel() and not all(0 < float(x) < float("inf") for x in tensor.aminmax()):
             raise InputError(f"{name} must be above 0 and finite everywhere.")

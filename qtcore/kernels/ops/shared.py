@@ -21,13 +21,11 @@ from qtcore.kernels.threads import Part, run
 LANES = 8
 """Rows of hidden units are padded to a multiple of this, the float lanes of a vector."""
 
-SMALLEST_FACTOR = 1e-27
-"""The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
-
 FAULTS = {
     1: "count must lie between 0 and the row length of index.",
     2: "index must name rows of W, but one of its used entries lies outside.",
     4: "places must say where the states of a variable begin, but one of them lies outside.",
+    5: "the log-potentials of a table must be finite and lie within a range of 62.",
 }
 """What a kernel returns, as in csrc/common.h."""
 
@@ -106,18 +104,6 @@ def check_depth(n_layers: int) -> None:
 def check_depths(depths: Sequence[int]) -> None:
     if not depths or min(depths) < 1 or sorted(set(depths)) != list(depths):
         raise InputError(f"the kernels run at least one layer, and several depths in rising order, not {list(depths)}.")
-
-
-def check_range(name: str, table: Tensor) -> float:
-    """Refuse numbers with which messages might vanish; returns the smallest."""
-    if not table.numel():
-        return 1.0
-    low, high = (float(x) for x in table.aminmax())
-    if not 0 < SMALLEST_FACTOR * high <= low <= high < float("inf"):
-        raise InputError(
-            f"the entries of {name} must lie within a factor of {SMALLEST_FACTOR:g}, not between {low:g} and {high:g}."
-        )
-    return low
 
 
 def check_damping(damping: float) -> None:
