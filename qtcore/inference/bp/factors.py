@@ -144,17 +144,24 @@ class FactorPassing(Passing):
         self.T, self.choices, self.potentials = choices.T, choices, potentials
         self.wiring, self.where = potentials.wiring, potentials.wiring.on(evidence.device)
         self.evidence = evidence
-        given, unit = (potentials.unary, *potentials.tables), 1 / self.T
-        scaled = [tensor * unit for tensor in given]
+        given, unit = [potentials.unary, *potentials.tables], 1 / self.T
+        scaled = given if self._is_one() else [tensor * unit for tensor in given]
         ends = check_size(choices, *scaled, zeros=True)
         zeros = [low == -math.inf for low, _ in ends]
         self.has_zeros = any(zeros)
-        scaled = [categorical.scale(given[k], unit) if zero else scaled[k] for k, zero in enumerate(zeros)]
+        scaled = [self._in_units(given[k]) if zero else scaled[k] for k, zero in enumerate(zeros)]
         self.unary, self.scaled_tables = scaled[0][:, None], scaled[1:]
-        self.scaled_evidence = categorical.scale(evidence, unit)
+        self.scaled_evidence = self._in_units(evidence)
         self.arithmetic = [
             self._arithmetic(tables, *ends) for tables, ends in zip(self.scaled_tables, ends[1:], strict=True)
         ]
+
+    def _is_one(self) -> bool:
+        """Whether T is 1 for good, so that there is nothing to scale. (A device is not waited for.)"""
+        return self.T.is_cpu and has_values(self.T) and not self.T.requires_grad and float(self.T) == 1
+
+    def _in_units(self, log: Tensor) -> Tensor:
+        return log if self._is_one() else categorical.scale(log, 1 / self.T)
 
     def _arithmetic(self, tables: Tensor, low: float, high: float) -> Arithmetic:
         if not self.choices.sums:
@@ -249,7 +256,7 @@ class FactorPassing(Passing):
             self._refuse_contradictions(~(sums + self.scaled_evidence).isneginf())
             logits = categorical.scale(sums, self.T)
         else:
-            logits = sums * self.T
+            logits = sums if self._is_one() else sums * self.T
         shown = self.evidence.clamp_min(categorical.HARD_LOG)
         return self.potentials.answers(self.where.rows(logits + shown))
 

@@ -14,6 +14,12 @@
 
 #include "matmul.h"
 
+#ifdef DOUBLE
+typedef int64_t mask __attribute__((vector_size(VECTOR_BYTES)));
+#else
+typedef int32_t mask __attribute__((vector_size(VECTOR_BYTES)));
+#endif
+
 enum { MAX_ORDER = 8 };
 #define LARGEST_RANGE (real)62 /* of a table: no sum vanishes in float32 */
 
@@ -197,20 +203,31 @@ static void pass_back(const group *g, const vec *table, vec *d_table, const chun
     }
 }
 
+/* One number for each lane, made in a register: from memory that was just written number by number it would wait. */
+static inline vec gather(const real *from, const int32_t *at) {
+#ifdef DOUBLE
+    return (vec){from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
+#else
+    return (vec){from[at[0]], from[at[1]], from[at[2]], from[at[3]], from[at[4]], from[at[5]], from[at[6]], from[at[7]]};
+#endif
+}
+
+static inline vec larger(vec a, vec b) {
+    const mask which = a > b;
+    return (vec)(((mask)a & which) | ((mask)b & ~which));
+}
+
 /* x = exp(cavity) on all axes, up to a constant in each: beliefs without the factor's own messages. */
 static void cavities(const group *g, const int32_t *places, const real *belief, const real *messages, const chunk *c) {
     for (integer a = 0; a < g->order; a++, places += LANES) {
-        const integer S = g->shape[a], start = g->row[a] * LANES;
-        const real *m = messages + start;
-        real *x = (real *)c->x + start, top[LANES];
-        for (integer s = 0; s < S; s++)
-            for (integer l = 0; l < LANES; l++) x[s * LANES + l] = belief[places[l] + s];
-        for (integer i = 0; i < S * LANES; i++) x[i] -= m[i];
-        memcpy(top, x, sizeof(top));
-        for (integer s = 1; s < S; s++)
-            for (integer l = 0; l < LANES; l++) top[l] = x[s * LANES + l] > top[l] ? x[s * LANES + l] : top[l];
-        for (integer s = 0; s < S; s++)
-            for (integer l = 0; l < LANES; l++) x[s * LANES + l] -= top[l];
+        const integer S = g->shape[a];
+        const vec *m = (const vec *)messages + g->row[a];
+        vec *x = c->x + g->row[a], top = x[0] = gather(belief, places) - m[0];
+        for (integer s = 1; s < S; s++) {
+            x[s] = gather(belief + s, places) - m[s];
+            top = larger(x[s], top);
+        }
+        for (integer s = 0; s < S; s++) x[s] -= top;
     }
     real *x = (real *)c->x;
     SIMD for (integer i = 0; i < g->rows * LANES; i++) x[i] = fast_exp(x[i]);
@@ -233,11 +250,26 @@ static void logs(const group *g, real keep, const chunk *c, const real *before, 
     }
 }
 
+static inline __attribute__((always_inline)) void scatter_axis(integer S, const int32_t *places, integer lanes,
+                                                               const real *from, real *to) {
+    for (integer l = 0; l < lanes; l++) {
+        real *place = to + places[l];
+        for (integer s = 0; s < S; s++) place[s] += from[s * LANES + l];
+    }
+}
+
 /* Add the messages of the first `lanes` factors of a chunk, or their gradients, to their variables' states. */
 static inline void scatter(const group *g, const int32_t *places, integer lanes, const real *from, real *to) {
-    for (integer a = 0; a < g->order; a++, places += LANES, from += g->shape[a - 1] * LANES)
-        for (integer l = 0; l < lanes; l++)
-            for (integer s = 0; s < g->shape[a]; s++) to[places[l] + s] += from[s * LANES + l];
+    for (integer a = 0; a < g->order; a++, places += LANES) {
+        const integer S = g->shape[a];
+        switch (S) {
+        case 2: scatter_axis(2, places, lanes, from, to); break;
+        case 3: scatter_axis(3, places, lanes, from, to); break;
+        case 4: scatter_axis(4, places, lanes, from, to); break;
+        default: scatter_axis(S, places, lanes, from, to);
+        }
+        from += S * LANES;
+    }
 }
 
 /* The largest change of the log-odds of two states, in the messages of the first `lanes` factors. */
@@ -320,20 +352,19 @@ static void backward_layer(const factors_task *t, const real *belief, const real
         const integer entries = g.before[g.order], size = g.rows * LANES;
         for (integer k = 0; k < chunks_of(&g); k++) {
             const integer lanes = lanes_of(&g, k);
+            vec used; /* 1 in lanes with a factor */
+            for (integer l = 0; l < LANES; l++) used[l] = l < lanes;
             places_of(&g, places, k * LANES, lanes, where);
             cavities(&g, where, belief, before, &c);
             pass(&g, table, &c);
             for (integer a = 0; a < g.order; a++) {
-                const integer S = g.shape[a], start = g.row[a] * LANES;
-                const int32_t *place = where + a * LANES;
-                real *d = own + start;
-                for (integer s = 0; s < S; s++) {
-                    for (integer l = 0; l < lanes; l++) d[s * LANES + l] += d_sums[place[l] + s];
-                    for (integer l = lanes; l < LANES; l++) d[s * LANES + l] = 0;
+                const integer S = g.shape[a];
+                vec *G = (vec *)(own + g.row[a] * LANES), *dy = c.dy + g.row[a], sum = {0}, total = {0};
+                const vec *y = c.y + g.row[a];
+                for (integer s = 0; s < S; s++) { /* log(y / mean y): a constant has no gradient */
+                    G[s] = used * (G[s] + gather(d_sums + s, where + a * LANES));
+                    sum += y[s], total += G[s];
                 }
-                const vec *G = (const vec *)d, *y = c.y + g.row[a];
-                vec *dy = c.dy + g.row[a], sum = y[0], total = G[0]; /* log(y / mean y): a constant has no gradient */
-                for (integer s = 1; s < S; s++) sum += y[s], total += G[s];
                 for (integer s = 0; s < S; s++) dy[s] = (1 - keep) * (G[s] / y[s] - total / sum);
             }
             pass_back(&g, table, d_table, &c);
