@@ -12,6 +12,7 @@ from qtcore import evidence
 from qtcore.errors import InputError, nearest
 from qtcore.models import uai
 from qtcore.models.base import TemperedModel
+from qtcore.models.packing import pack, read_whole, runs, unpack, whole
 from qtcore.models.templates import Tables, Template, check_variables, read_shape, read_variables
 from qtcore.potentials import FactorPotentials, Wiring
 from qtcore.query import Query
@@ -239,34 +240,37 @@ class FactorGraph(TemperedModel):
     # ------------------------------------------------------------------ interface
 
     def config(self) -> dict[str, Any]:
-        variables: Any = self.n_states
+        return self._short_config() | {"n_states": self._variables(), "factors": self.factors(), "hidden": self.hidden}
+
+    def _short_config(self) -> dict[str, Any]:
+        """All of it but variables and factors, of which there may be millions."""
+        tables = {name: list(table.shape) for name, table in self.tables.items()}
+        return {"tables": tables, "fixed": self.fixed} | self._tempered_config()
+
+    def _variables(self) -> Any:
+        if not self.names:
+            return self.n_states
+        states = zip(self.names, self.n_states, self.state_names, strict=True)
+        return {name: size if labels is None else labels for name, size, labels in states}
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        arrays = pack(self.templates, self.n_factors) | {"hidden": whole(self.hidden)}
         if self.names:
-            states = zip(self.names, self.n_states, self.state_names, strict=True)
-            variables = {name: size if labels is None else labels for name, size, labels in states}
-        graph = {
-            "n_states": variables,
-            "tables": {name: list(table.shape) for name, table in self.tables.items()},
-            "factors": self.factors(),
-            "hidden": self.hidden,
-            "fixed": self.fixed,
-        }
-        return graph | self._tempered_config()
+            return self._short_config() | {"n_states": self._variables()}, arrays
+        return self._short_config(), arrays | {"n_states": whole(self.n_states)}
+
+    @classmethod
+    def unpacked(cls, config: dict[str, Any], arrays: dict[str, Tensor]) -> dict[str, Any]:
+        if not arrays:
+            return config
+        lists = {name: read_whole(name, arrays, 1).tolist() for name in ("n_states", "hidden") if name in arrays}
+        for name in config.keys() & {"factors", *lists}:
+            raise ValueError(f"its configuration has the {name} twice")
+        return config | lists | {"factors": unpack(list(config["tables"]), arrays)}
 
     def factors(self) -> list[tuple[str, list[list[int]]]]:
         """All factors in their order: the name of a table, with the scopes of the factors in succession that use it."""
-        owner = np.zeros(self.n_factors, dtype=np.int64)
-        names = list(self.templates)
-        for index, template in enumerate(self.templates.values()):
-            owner[template.numbers] = index
-        ends = np.flatnonzero(np.diff(owner, append=-1)) + 1
-        done, start, result = [0] * len(names), 0, []
-        for end in ends.tolist():
-            index, size = int(owner[start]), end - start
-            scopes = self.templates[names[index]].scopes[done[index] : done[index] + size].tolist()
-            result.append((names[index], scopes))
-            done[index] += size
-            start = end
-        return result
+        return [(name, scopes.tolist()) for name, scopes in runs(self.templates, self.n_factors)]
 
     def column_names(self) -> tuple[str, ...] | None:
         return tuple(self.names[i] for i in self.wiring.visible) if self.names else None
