@@ -16,11 +16,12 @@ In a mask, white pixels are known and black ones hidden (the threshold is half w
 levels; in deviation.png, white is a standard deviation of 64 levels or more. A contour image is bright on dark, of any size;
 its mask is optional, and hidden pixels give no evidence. In labels.png contours are red, insides blue, outsides yellow.
 
-A graph is a file of the UAI format (MARKOV or BAYES). The answer is a MAR file, or with --out graph.PR log10 of the partition
+A graph is a file of the UAI format (MARKOV or BAYES), or a directed network in BIF (.bif) or XMLBIF (.xml), whose variables
+and states are numbered in the order of the file. The answer is a MAR file, or with --out graph.PR log10 of the partition
 function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4 (--until), but for at most
-1000 layers; exact eliminates variables, which needs a graph of moderate width; auto is exact where that is possible, and
-damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed. For a folder of graphs with
-evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these distances is printed.
+1000 layers, in the order of a --schedule; exact eliminates variables, which needs a graph of moderate width; auto is exact
+where that is possible, and damped bp elsewhere. With --reference, a MAR file, the distance from its marginals is printed. For a
+folder of graphs with evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these distances is printed.
 """
 
 import math
@@ -41,6 +42,7 @@ from qtcore.io.tables import Table, infer_table
 from qtcore.learn.run import device
 from qtcore.models import uai
 from qtcore.models.base import Model
+from qtcore.models.builders import FILES
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import load
 from qtcore.support.cli import arguments, guarded
@@ -52,7 +54,7 @@ class Command:
     """What to ask, and whom."""
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Name of a shipped model, or a file; or a graph (.uai), or a folder of graphs."""
+    """Name of a shipped model, or a file; or a graph (.uai, .bif, .xml), or a folder of graphs."""
     file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
     """A table (CSV) with blanks, or an image; none for a graph."""
     mask: Path | None = None
@@ -72,6 +74,8 @@ class Command:
     """Graphs: stop when no message changes by more than this."""
     damping: float | None = None
     """Graphs: weight of the old message in the new one, from 0 to below 1."""
+    schedule: str | None = None
+    """Graphs: flooding (all messages at once), sequential (one factor after the other) or residual (the largest changes)."""
     reference: Path | None = None
     """Graphs: a MAR file to compare with."""
     device: str = "auto"
@@ -94,8 +98,8 @@ def ask_graph(command: Command) -> None:
     out = command.out or Path(command.model).with_suffix(".MAR")
     _spare(command, out)
     name = command.engine or "bp"
-    engine = None if name == "auto" else graphs.choose(name, command.layers, command.until, command.damping)
-    model = FactorGraph.from_uai(command.model, device=device(command.device))
+    engine = None if name == "auto" else graphs.choose(name, command.layers, command.until, command.damping, command.schedule)
+    model = FactorGraph.from_file(command.model, device=device(command.device))
     known = {} if command.evidence is None else uai.read_evidence(command.evidence, model.n_states)
     reference = None if command.reference is None else uai.read_marginals(command.reference, model.n_states)
     query = model.query(known)
@@ -172,12 +176,12 @@ def main() -> int:
         for line in graphs.table(Path(command.model)):
             print(line, flush=True)
         return 0
-    if command.model.lower().endswith(".uai"):
+    if command.model.lower().endswith(FILES):
         ask_graph(command)
         return 0
-    for option in ("evidence", "until", "damping", "reference"):
+    for option in ("evidence", "until", "damping", "schedule", "reference"):
         if getattr(command, option) is not None:
-            raise InputError(f"--{option} goes with a graph (.uai), not with the model {command.model}.")
+            raise InputError(f"--{option} goes with a graph ({', '.join(FILES)}), not with the model {command.model}.")
     if command.file is None:
         raise InputError(f"give a table or an image to ask {command.model} about.")
     model = load(command.model, device(command.device))

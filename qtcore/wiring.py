@@ -39,6 +39,8 @@ class Factors:
     """Each factor's index among all factors of the graph [F]."""
     tables: Whole
     """The group's tables, in rising order, as indices among all tables of the graph [tables]."""
+    rule: str = ""
+    """Of logic factors, which have no table (`qtcore.logic.RULES`)."""
 
 
 @dataclass(frozen=True, eq=False)

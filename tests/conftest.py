@@ -62,7 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
 
 
-FEW = 4
+FEW = 3
 """How many cases of a parametrised test `make check` runs: the first, the last, and some between."""
 
 

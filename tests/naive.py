@@ -330,7 +330,25 @@ def entry(table: Any, state: tuple[int, ...]) -> float:
     return float(table)
 
 
-def factor_graph(model: Any, query: Any, n_layers: int, damping: float = 0.0) -> tuple[Tensor, Tensor]:
+def in_sets(scopes: list[tuple[int, ...]]) -> list[int]:
+    """The factors in the order of a sequential layer: each is in the first set without a factor before it that it shares a
+    variable with."""
+    sets: list[int] = []
+    for f, scope in enumerate(scopes):
+        near = {sets[g] for g in range(f) if set(scopes[g]) & set(scope)}
+        sets.append(next(k for k in range(f + 1) if k not in near))
+    return sorted(range(len(scopes)), key=lambda f: (sets[f], f))
+
+
+def change(new: list[float], old: list[float]) -> float:
+    """The largest change of the log-odds of two states that were possible."""
+    both = [a - b for a, b in zip(new, old, strict=True) if b != -math.inf]
+    return max(both) - min(both) if both else 0.0
+
+
+def factor_graph(
+    model: Any, query: Any, n_layers: int, damping: float = 0.0, schedule: str = "flooding"
+) -> tuple[Tensor, Tensor]:
     """Log-beliefs of the visible variables [B, V, S] and of the hidden ones [B, n_hidden, S], padded with −∞.
 
     m_fj(s_j) = T log Σ_{s_i, i≠j} exp((table_f(s) + Σ_{i≠j} (θ_i + u_i + Σ_{g≠f} m_gi)(s_i)) / T), where θ_i are the factors
@@ -352,26 +370,38 @@ def factor_graph(model: Any, query: Any, n_layers: int, damping: float = 0.0) ->
         for column, i in enumerate(visible_variables):
             u[i] = category_unary(values[column], weights[column], n_states[i])
         m = {(f, i): [0.0] * n_states[i] for f, (scope, _) in enumerate(factors) for i in scope}
+
+        def sent(f: int, j: int, m: Any = m, u: Any = u) -> list[float]:
+            """The message from factor f to variable j, with those of now."""
+            scope, table = factors[f]
+            message = []
+            for t in range(n_states[j]):
+                terms = []
+                for state in itertools.product(*(range(n_states[i]) for i in scope)):
+                    if state[scope.index(j)] != t:
+                        continue
+                    term = entry(table, state)
+                    for i, s in zip(scope, state, strict=True):
+                        if i != j:
+                            term += unary[i][s] + u[i][s] + sum(m[g, k][s] for g, k in m if k == i and g != f)
+                    terms.append(term)
+                message.append(soft_max(terms, T))
+            return [x if x == -math.inf else damp(x, old, damping) for x, old in zip(normalise(message), m[f, j], strict=True)]
+
+        scopes = [scope for scope, _ in factors]
         for _ in range(n_layers):
-            new = {}
-            for f, j in m:
-                scope, table = factors[f]
-                message = []
-                for t in range(n_states[j]):
-                    terms = []
-                    for state in itertools.product(*(range(n_states[i]) for i in scope)):
-                        if state[scope.index(j)] != t:
-                            continue
-                        term = entry(table, state)
-                        for i, s in zip(scope, state, strict=True):
-                            if i != j:
-                                term += unary[i][s] + u[i][s] + sum(m[g, k][s] for g, k in m if k == i and g != f)
-                        terms.append(term)
-                    message.append(soft_max(terms, T))
-                new[f, j] = [
-                    x if x == -math.inf else damp(x, old, damping) for x, old in zip(normalise(message), m[f, j], strict=True)
-                ]
-            m = new
+            if schedule == "sequential":
+                for f in in_sets(scopes):
+                    m.update({(f, i): sent(f, i) for i in scopes[f]})
+                continue
+            new = {(f, j): sent(f, j) for f, j in m}
+            if schedule == "residual":
+                pending = [max(change(new[f, i], m[f, i]) for i in scope) for f, scope in enumerate(scopes)]
+                for f, scope in enumerate(scopes):
+                    near = [g for g, other in enumerate(scopes) if g != f and set(other) & set(scope)]
+                    if pending[f] <= 0 or any((pending[g], -g) > (pending[f], -f) for g in near):
+                        new.update({(f, i): m[f, i] for i in scope})
+            m.update(new)
         beliefs = []
         for i, S in enumerate(n_states):
             evidence = shown(u[i])

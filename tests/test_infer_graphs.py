@@ -3,6 +3,7 @@
 import functools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from qtcore.io import graphs
 from qtcore.models import uai
 
 from .commands import Command, command  # noqa: F401
+from .models.test_networks import BIF, XMLBIF
 from .strategies import F64, normal
 
 LOOP = [(0, 1, 2), (2, 3, 4), (4, 5, 0)]
@@ -52,6 +54,13 @@ def test_marginals_of_a_tree(run: Command) -> None:
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
+@pytest.mark.parametrize("schedule", ["flooding", "sequential", "residual"])
+def test_schedules(run: Command, schedule: str) -> None:
+    assert run("tree.uai", "--schedule", schedule, "--until", 1e-9).out.startswith("bp: converged after ")
+    for one, other in zip(uai.read_marginals("tree.MAR", (2, 3, 2)), exactly("tree.uai", {}), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
 @pytest.mark.parametrize("engine", ["exact", "auto"])
 def test_exact_engines(run: Command, engine: str) -> None:
     assert run("loop.uai", "--engine", engine, "--out", "answer.MAR").out.startswith("exact, in ")
@@ -70,7 +79,9 @@ def test_what_does_not_converge_warns_and_says_what_to_try(run: Command) -> None
     assert result.code == 0
     assert result.out.startswith("bp: not converged after 1000 layers (the last changed messages by up to ")
     assert result.err.startswith("warning: the messages have not converged")
-    assert "try --damping 0.5, or --engine exact." in result.err
+    assert "try --damping 0.5, --schedule residual, or --engine exact." in result.err
+    by_residuals = run("frustrated.uai", "--schedule", "residual", "--layers", 20)
+    assert "try --damping 0.5, or --engine exact." in by_residuals.err
     damped = run("frustrated.uai", "--damping", 0.7)
     assert damped.out.startswith("bp: converged after ")
     assert damped.err == ""
@@ -97,9 +108,17 @@ def test_the_partition_function(run: Command) -> None:
         (("tree.uai", "--reference", "tree.uai"), "tree.uai, line 1: the file should begin with MAR, not 'MARKOV'."),
         (("tree.uai", "--out", "tree.uai"), "tree.uai is also read; give another place for the answer with --out."),
         (("tree.uai", "--engine", "exact", "--damping", "0.5"), "--damping goes with --engine bp, not with exact."),
+        (("tree.uai", "--engine", "exact", "--schedule", "residual"), "--schedule goes with --engine bp, not with exact."),
+        (
+            ("tree.uai", "--schedule", "random"),
+            "schedule must be 'flooding' or 'sequential' or 'residual' for a FactorGraph, not 'random'.",
+        ),
         (("tree.uai", "--engine", "gibs"), "there is no engine named 'gibs'; did you mean gibbs?"),
         (("tree.uai", "--damping", "1"), "damping must lie in [0, 1), not 1.0; 0 means none."),
-        (("rbm/adult", "rows.csv", "--until", "1"), "--until goes with a graph (.uai), not with the model rbm/adult."),
+        (
+            ("rbm/adult", "rows.csv", "--until", "1"),
+            "--until goes with a graph (.uai, .bif, .xml, .xmlbif), not with the model rbm/adult.",
+        ),
         (("rbm/adult",), "give a table or an image to ask rbm/adult about."),
     ],
 )
@@ -114,6 +133,22 @@ def test_impossible_evidence_is_named(run: Command) -> None:
     said = run("same.uai", "--evidence", "same.evid").sentence
     assert said.startswith("this evidence has probability 0 under the factors (0, 1)")
     assert "probability 0" in run("same.uai", "--evidence", "same.evid", "--engine", "exact").sentence
+
+
+def test_directed_networks(run: Command) -> None:
+    """The same network in BIF and in XMLBIF: numbers of variables and states are those of the file."""
+    Path("lawn.bif").write_text(BIF)
+    Path("lawn.xml").write_text(XMLBIF)
+    uai.write_evidence("lawn.evid", {2: 1})
+    model = FactorGraph.from_bif("lawn.bif")
+    expected: Any = exact.marginals(model, model.query({"wet": "wet"}))
+    for path in ("lawn.bif", "lawn.xml"):
+        result = run(path, "--evidence", "lawn.evid", "--engine", "exact", "--out", "lawn.MAR")
+        assert result.out.endswith("the marginals of 3 variables are in lawn.MAR.\n")
+        for i, marginal in enumerate(uai.read_marginals("lawn.MAR", (2, 3, 2))):
+            np.testing.assert_allclose(marginal, expected.probs[0, i, : len(marginal)], atol=1e-12)
+    Path("lawn.bif").write_text(BIF.replace("0.3,", "much,"))
+    assert run("lawn.bif").sentence.startswith("lawn.bif, line 16: the probabilities of 'sprinkler' should be numbers")
 
 
 def test_distances_by_hand() -> None:

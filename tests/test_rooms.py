@@ -19,7 +19,7 @@ ORDER = (  # a room imports from itself and from what stands above it
     ("errors",),
     ("support",),
     ("query",),
-    ("metrics", "evidence", "variables", "wiring", "potentials", "kernels"),
+    ("metrics", "evidence", "variables", "logic", "wiring", "potentials", "kernels"),
     ("inference",),
     ("models",),
     ("learn", "data"),
@@ -29,7 +29,7 @@ ORDER = (  # a room imports from itself and from what stands above it
 )
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 NEVER = {  # within what the order allows
-    "kernels": {"query", "metrics", "evidence", "variables", "wiring", "potentials"},
+    "kernels": {"query", "metrics", "evidence", "variables", "logic", "wiring", "potentials"},
     "inference": {"variables", "learn", "models"},
     "data": {"inference", "models", "learn", "paper"},
     "learn": {"data"},

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from qtcore import logic
 from qtcore.errors import InputError
+from qtcore.inference.bp import logic as closed_form
 from qtcore.inference.bp.factors import Maxima, outgoing
 from qtcore.inference.orders import MAX_TOTAL, Order, Scope, best_order, min_fill
 from qtcore.potentials import FactorPotentials
@@ -46,12 +48,20 @@ class Elimination:
         self.sizes = [len(states) for states in self.states]
         self.alone, self.batch, self.twice = alone, alone.shape[1], twice
         self.tables: list[tuple[Scope, Tensor]] = []
+        rules = [(group.rule, scope) for group in wiring.groups if group.rule for scope in group.scope.tolist()]
         for group, tables in zip(wiring.groups, potentials.tables, strict=True):
+            if group.rule:
+                continue
             stack = tables.to("cpu", torch.float64)
             for scope, which in zip(group.scope.tolist(), group.table.tolist(), strict=True):
                 self.tables.append(self._reduced(scope, stack[which]))
         self.free = [i for i, size in enumerate(self.sizes) if size > 1]
-        self.order = best_order(self.sizes, [scope for scope, _ in self.tables])
+        scopes = [tuple(i for i in scope if self.sizes[i] > 1) for _, scope in rules]
+        self.order = best_order(self.sizes, [scope for scope, _ in self.tables] + scopes)
+        for (rule, scope), kept in zip(rules, scopes, strict=True):  # written out when it is known that none is too large
+            which = logic.allowed(rule, [self.states[i].tolist() for i in scope])
+            table = torch.zeros(which.shape, dtype=torch.float64).masked_fill(~which, -math.inf)
+            self.tables.append((kept, table[..., None]))
 
     def _reduced(self, scope: Sequence[int], table: Tensor) -> tuple[Scope, Tensor]:
         """A table on the states that are left, with an axis for the batch at its end."""
@@ -197,7 +207,7 @@ def consistent(potentials: FactorPotentials, alone: Tensor) -> Tensor:
     """
     where, groups = potentials.wiring.on(alone.device), potentials.wiring.groups
     possible = ~alone.isneginf()
-    tables = [_zeros(each.detach().to("cpu")) for each in potentials.tables]
+    tables = [_zeros(each.detach().to("cpu")) for each in potentials.tables]  # of a rule: −∞
     if not any(bool(each.isneginf().any()) for each in tables):
         return possible
     used = [each if which is None else each.index_select(0, which) for each, which in zip(tables, where.tables, strict=True)]
@@ -206,7 +216,11 @@ def consistent(potentials: FactorPotentials, alone: Tensor) -> Tensor:
         sent = torch.zeros_like(incoming)
         for blocks, group, table in zip(where.blocks, groups, used, strict=True):
             given = [incoming[block].view(size, -1, alone.shape[1]) for block, size in zip(blocks, group.shape, strict=True)]
-            for block, message in zip(blocks, outgoing(table.movedim(0, -1), given, Maxima), strict=True):
+            if group.rule:
+                messages = list(closed_form.messages(group.rule, torch.stack(given), False))
+            else:
+                messages = outgoing(table.movedim(0, -1), given, Maxima)
+            for block, message in zip(blocks, messages, strict=True):
                 sent[block] = message.isneginf().flatten(0, 1).to(sent.dtype)
         fewer = possible & (where.collect(sent) == 0)
         if torch.equal(fewer, possible):

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Distribution, Normal
 
+from qtcore import logic
 from qtcore.errors import InputError
 from qtcore.evidence import GaussianEvidence
 from qtcore.inference.elimination import EliminationPosterior
@@ -285,6 +286,8 @@ class _DiscretePosterior:
             ((i,), values) for i, values in enumerate(_float64(potentials.unary).split(self.sizes))
         ]
         for group, tables in zip(wiring.groups, potentials.tables, strict=True):
+            if group.rule:
+                tables = logic.table(group.rule, len(group.shape))[None]
             for scope, table in zip(group.scope.tolist(), group.table.tolist(), strict=True):
                 terms.append((tuple(scope), tables[table]))
         self.joint = Discrete.of(self.sizes, terms)

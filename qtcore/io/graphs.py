@@ -55,20 +55,24 @@ class Answer:
     def advice(self) -> str:
         """What to try if it has not converged."""
         damping = (self.engine.damping or 0.0) if isinstance(self.engine, BP) else 0.0
+        residual = isinstance(self.engine, BP) and self.engine.schedule == "residual"
         more = "--damping 0.5" if damping < 0.5 else f"--damping 0.9 with --layers {10 * AT_MOST}"
+        more += "" if residual else ", --schedule residual"
         return f"the messages have not converged, so that these marginals may be far off; try {more}, or --engine exact."
 
 
-def choose(name: str, layers: int | None, until: float | None, damping: float | None) -> Engine:
+def choose(name: str, layers: int | None, until: float | None, damping: float | None, schedule: str | None = None) -> Engine:
     """The engine of that name; belief propagation stops by itself unless only a number of layers is given."""
     if name != "bp":
-        for option, given in (("until", until), ("damping", damping), ("layers", layers if name == "exact" else None)):
+        of_bp = (("until", until), ("damping", damping), ("schedule", schedule))
+        for option, given in (*of_bp, ("layers", layers if name == "exact" else None)):
             if given is not None:
                 raise InputError(f"--{option} goes with --engine bp, not with {name}.")
         return named(name).at(layers)
     if layers is not None and until is None:
-        return BP(n_layers=layers, damping=damping)
-    return BP(damping=damping, until=UNTIL if until is None else until, at_most=AT_MOST if layers is None else layers)
+        return BP(n_layers=layers, damping=damping, schedule=schedule)
+    most = AT_MOST if layers is None else layers
+    return BP(damping=damping, schedule=schedule, until=UNTIL if until is None else until, at_most=most)
 
 
 def ask(model: FactorGraph, query: Query, engine: Engine) -> Answer:

@@ -2,35 +2,40 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qtcore import evidence
+from qtcore import evidence, logic
 from qtcore.errors import InputError, nearest
 from qtcore.models import uai
 from qtcore.models.base import TemperedModel
+from qtcore.models.builders import Builders
 from qtcore.models.packing import pack, read_whole, runs, unpack, whole
-from qtcore.models.templates import Tables, Template, check_variables, read_shape, read_variables
+from qtcore.models.templates import Tables, Template, check_variables, logic_templates, read_rule, read_shape, read_variables
 from qtcore.potentials import FactorPotentials, Wiring
 from qtcore.query import Query
 from qtcore.support.tensors import has_values, normal
 from qtcore.variables import Categorical
-from qtcore.wiring import Whole
+from qtcore.wiring import Factors, Whole
 
 INITIAL_POTENTIAL = 0.1
 """Standard deviation of the initial log-potentials: not 0, or the states of hidden variables would stay identical."""
 
-class FactorGraph(TemperedModel):
+
+class FactorGraph(Builders, TemperedModel):
     """p(x) ∝ exp(Σ_f table_f(x_f)) over categorical variables, for factors of any order with tables of log-potentials.
 
     Args:
         n_states: the number of states of each variable; or, by name, the number of states or the names of the states.
         tables: by name, the shape of a learned table (whole numbers), or its log-potentials (an array); −∞ is a zero of the
             potential. All factors of that name share the table, the axes in the order of their scopes. With one axis more,
-            in front, each factor has a table of its own.
+            in front, each factor has a table of its own. Or one of "and", "or" (the last variable of a scope is the AND, or the
+            OR, of the others), "at most one", "exactly one" (are 1): logic factors on binary variables, with scopes of
+            any length.
         factors: pairs (table's name, scope). A scope lists variables, by number or by name; an array of scopes [F, order]
             stands for F factors.
         hidden: variables that are never observed and never reported among the marginals. A query has one column for
@@ -75,6 +80,8 @@ class FactorGraph(TemperedModel):
         if not isinstance(tables, Mapping):
             raise InputError(f"tables must be given by name, {{name: shape or array}}, not as a {type(tables).__name__}.")
         self.tables = Tables()
+        self.rules: dict[str, str] = {}
+        self.logic: list[tuple[str, Template]] = []
         for name, given in tables.items():
             self._add_table(name, given, factory)
         self.fixed = tuple(fixed)
@@ -89,27 +96,15 @@ class FactorGraph(TemperedModel):
         self._pieces = [list(self._group_pieces(group.tables)) for group in self.wiring.groups]
         self._indices: dict[Any, Tensor] = {}
 
-    @classmethod
-    def from_uai(cls, path: "str | os.PathLike[str]", fixed: bool = False, **options: Any) -> "FactorGraph":
-        """The graph in a file of the UAI format (MARKOV or BAYES), its tables those of the file, in float64 by default.
-
-        `fixed` says that training leaves all of them alone; `options` are those of a FactorGraph.
-        """
-        file = uai.read(path)
-        names = [f"factor_{'x'.join(map(str, table.shape))}" for table in file.tables]
-        stacks: dict[str, list[Any]] = {}
-        for name, table in zip(names, file.tables, strict=True):
-            stacks.setdefault(name, []).append(table)
-        with np.errstate(divide="ignore"):
-            tables = {name: np.log(np.stack(parts)) for name, parts in stacks.items()}
-        factors = list(zip(names, file.scopes, strict=True))
-        options = {"dtype": torch.float64, "fixed": list(tables) if fixed else ()} | options
-        return cls(file.n_states, tables, factors, **options)
-
     def to_uai(self, path: "str | os.PathLike[str]") -> None:
-        """Write the graph as a file of the UAI format (MARKOV), factors in their order; names and ties are not kept."""
+        """Write the graph as a file of the UAI format (MARKOV), factors in their order; names and ties are not kept, and logic
+        factors are written out."""
         scopes, tables, used = [], [], dict.fromkeys(self.tables, 0)
         for name, together in self.factors():
+            if name in self.rules:
+                scopes += [tuple(scope) for scope in together]
+                tables += [logic.table(self.rules[name], len(together[0])).numpy()] * len(together)
+                continue
             table = self.tables[name].detach().to("cpu", torch.float64).numpy()
             for scope in together:
                 scopes.append(tuple(scope))
@@ -132,6 +127,9 @@ class FactorGraph(TemperedModel):
     def _add_table(self, name: Any, given: Any, factory: dict[str, Any]) -> None:
         if not isinstance(name, str) or not name or "." in name:
             raise InputError(f"a table cannot be named {name!r}; give a word without a full stop.")
+        if isinstance(given, str):
+            self.rules[name] = read_rule(name, given)
+            return
         shape = read_shape(given)
         if shape is not None:
             values = normal(*shape, scale=INITIAL_POTENTIAL, **factory)
@@ -147,8 +145,9 @@ class FactorGraph(TemperedModel):
         self.tables[name] = nn.Parameter(values)
 
     def _templates(self, factors: Sequence[tuple[str, Any]]) -> dict[str, Template]:
-        singles: dict[str, tuple[list[Any], list[int]]] = {name: ([], []) for name in self.tables}
-        arrays: dict[str, list[tuple[Whole, Whole]]] = {name: [] for name in self.tables}
+        known = [*self.tables, *self.rules]
+        singles: dict[str, tuple[list[Any], list[int]]] = {name: ([], []) for name in known}
+        arrays: dict[str, list[tuple[Whole, Whole]]] = {name: [] for name in known}
         count = 0
         for entry in factors:
             try:
@@ -157,8 +156,14 @@ class FactorGraph(TemperedModel):
             except (TypeError, ValueError) as error:
                 raise InputError(f"a factor is a pair (table's name, scope), not {entry!r}.") from error
             except KeyError as error:
-                raise InputError(f"there is no table named {name!r}; {nearest(str(name), list(self.tables))}") from error
-            if isinstance(scope, np.ndarray | Tensor) or (len(scope) and isinstance(scope[0], list | tuple)):
+                raise InputError(f"there is no table named {name!r}; {nearest(str(name), known)}") from error
+            if name in self.rules:
+                listed = scope.tolist() if isinstance(scope, np.ndarray | Tensor) else scope
+                several = listed if len(listed) and isinstance(listed[0], list | tuple) else [listed]
+                own[0].extend([self.place(variable) for variable in each] for each in several)
+                own[1].extend(range(count, count + len(several)))
+                count += len(several)
+            elif isinstance(scope, np.ndarray | Tensor) or (len(scope) and isinstance(scope[0], list | tuple)):
                 block = self._scopes(name, scope)
                 block = block[None] if block.ndim == 1 else block
                 arrays[name].append((block, np.arange(count, count + len(block))))
@@ -170,6 +175,10 @@ class FactorGraph(TemperedModel):
         templates, first = {}, 0
         for name, (scopes, numbers) in singles.items():
             parts = arrays[name]
+            if scopes and name in self.rules:
+                together = logic_templates(self.n_states, name, self.rules[name], scopes, numbers)
+                self.logic += [(name, template) for template in together]
+                continue
             if scopes:
                 parts.append((self._scopes(name, scopes), np.array(numbers)))
             if not parts:
@@ -204,6 +213,8 @@ class FactorGraph(TemperedModel):
         for bad, what in ((outside, f"must name variables among 0 … {count - 1}"), (twice, "names a variable twice")):
             if bad.any():
                 raise InputError(f"the scope {tuple(scopes[bad][0].tolist())} of table {name!r} {what}.")
+        if order > uai.MAX_ORDER:
+            raise InputError(f"the factors of table {name!r} have {order} variables, but {uai.MAX_ORDER} are the most.")
         shape = tuple(self.tables[name].shape)
         stacked = len(shape) == order + 1
         if len(shape) != order and not stacked:
@@ -221,13 +232,17 @@ class FactorGraph(TemperedModel):
     def _wiring(self) -> Wiring:
         """Of the factors with at least two variables; the others are unary terms."""
         longer = [template for template in self.templates.values() if template.scopes.shape[1] > 1]
-        total = sum(len(template.scopes) for template in self.templates.values())
-        counted = np.zeros(total, dtype=np.int64)
-        for template in longer:
+        counted = np.zeros(self.n_factors, dtype=np.int64)
+        for template in (*longer, *(template for _, template in self.logic)):
             counted[template.numbers] = 1
         rank = counted.cumsum() - 1
         blocks = [(t.scopes, t.first + t.stacked * np.arange(len(t.scopes)), rank[t.numbers]) for t in longer]
-        return Wiring.of_arrays(self.n_states, blocks, self.hidden, self.names)
+        wiring = Wiring.of_arrays(self.n_states, blocks, self.hidden, self.names)
+        rules = [
+            Factors((2,) * t.scopes.shape[1], t.scopes, 0 * t.numbers, rank[t.numbers], np.array([-1]), self.rules[name])
+            for name, t in self.logic
+        ]
+        return replace(wiring, groups=(*wiring.groups, *rules)) if rules else wiring
 
     def _group_pieces(self, tables: Whole) -> Iterator[tuple[str, "Whole | None"]]:
         """Where a group's tables come from: names, each with the rows of its stack (None for all, or for a single table)."""
@@ -244,7 +259,7 @@ class FactorGraph(TemperedModel):
 
     def _short_config(self) -> dict[str, Any]:
         """All of it but variables and factors, of which there may be millions."""
-        tables = {name: list(table.shape) for name, table in self.tables.items()}
+        tables = {name: list(table.shape) for name, table in self.tables.items()} | self.rules
         return {"tables": tables, "fixed": self.fixed} | self._tempered_config()
 
     def _variables(self) -> Any:
@@ -254,7 +269,7 @@ class FactorGraph(TemperedModel):
         return {name: size if labels is None else labels for name, size, labels in states}
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        arrays = pack(self.templates, self.n_factors) | {"hidden": whole(self.hidden)}
+        arrays = pack(self._named(), self.n_factors) | {"hidden": whole(self.hidden)}
         if self.names:
             return self._short_config() | {"n_states": self._variables()}, arrays
         return self._short_config(), arrays | {"n_states": whole(self.n_states)}
@@ -266,18 +281,23 @@ class FactorGraph(TemperedModel):
         lists = {name: read_whole(name, arrays, 1).tolist() for name in ("n_states", "hidden") if name in arrays}
         for name in config.keys() & {"factors", *lists}:
             raise ValueError(f"its configuration has the {name} twice")
-        return config | lists | {"factors": unpack(list(config["tables"]), arrays)}
+        return config | lists | {"factors": unpack(config["tables"], arrays)}
 
     def factors(self) -> list[tuple[str, list[list[int]]]]:
         """All factors in their order: the name of a table, with the scopes of the factors in succession that use it."""
-        return [(name, scopes.tolist()) for name, scopes in runs(self.templates, self.n_factors)]
+        return [(name, scopes.tolist()) for name, scopes in runs(self._named(), self.n_factors)]
+
+    def _named(self) -> list[tuple[str, Template]]:
+        """All factors by their tables, then by their rules and the lengths of their scopes."""
+        place = {name: k for k, name in enumerate(self.rules)}
+        return [*self.templates.items(), *sorted(self.logic, key=lambda each: (place[each[0]], each[1].scopes.shape[1]))]
 
     def column_names(self) -> tuple[str, ...] | None:
         return tuple(self.names[i] for i in self.wiring.visible) if self.names else None
 
     @property
     def n_factors(self) -> int:
-        return sum(len(template.scopes) for template in self.templates.values())
+        return sum(len(template.scopes) for _, template in (*self.templates.items(), *self.logic))
 
     def extra_repr(self) -> str:
         sizes = f"{len(self.n_states)} variables, {self.n_factors} factors, {len(self.tables)} tables"
@@ -287,6 +307,9 @@ class FactorGraph(TemperedModel):
     def graph(self) -> FactorPotentials:
         tables = []
         for number, pieces in enumerate(self._pieces):
+            if self.wiring.groups[number].rule:
+                tables.append(torch.full((1, 1), -torch.inf, dtype=self.dtype, device=self.device))  # in place of a table
+                continue
             parts = [self._piece(number, name, rows) for name, rows in pieces]
             tables.append(parts[0] if len(parts) == 1 else torch.cat(parts))
         return FactorPotentials(self.wiring, self._unary(), tuple(tables))

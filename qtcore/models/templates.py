@@ -1,7 +1,7 @@
 """The parts of a factor graph as they are given: variables, tables by name, and the factors that share one."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from qtcore.errors import InputError
+from qtcore.logic import RULES
 from qtcore.wiring import Whole
 
 MAX_PADDED = 2**26
@@ -57,6 +58,39 @@ class Template(NamedTuple):
     stacked: bool
     first: int
     """The index of its first table among all tables of the graph."""
+
+
+def read_rule(name: str, given: str) -> str:
+    """A rule of logic factors by its name, spelled in any case."""
+    rule = " ".join(given.lower().replace("_", " ").split())
+    if rule not in RULES:
+        known = ", ".join(map(repr, RULES))
+        raise InputError(
+            f"the table {name!r} must be a shape or an array of log-potentials, or one of {known}, not {given!r:.80}."
+        )
+    return rule
+
+
+def logic_templates(
+    n_states: Shape, name: str, rule: str, scopes: Sequence[Sequence[int]], numbers: Sequence[int]
+) -> list[Template]:
+    """Logic factors of one name, those with scopes of one length together."""
+    orders: dict[int, list[int]] = {}
+    for k, scope in enumerate(scopes):
+        orders.setdefault(len(scope), []).append(k)
+        if len(scope) < 2:
+            raise InputError(f"the rule {rule!r} of {name!r} is about two variables or more, not about {tuple(scope)}.")
+        for i in scope:
+            if not 0 <= i < len(n_states):
+                raise InputError(f"the rule {rule!r} of {name!r} must name variables among 0 … {len(n_states) - 1}, not {i}.")
+            if n_states[i] != 2:
+                raise InputError(f"the rule {rule!r} of {name!r} is about binary variables, but {i} has {n_states[i]} states.")
+        if len(set(scope)) < len(scope):
+            raise InputError(f"the rule {rule!r} of {name!r} names a variable twice in {tuple(scope[:20])}.")
+    return [
+        Template(np.array([scopes[k] for k in own], dtype=np.int64), np.array([numbers[k] for k in own]), False, -1)
+        for own in orders.values()
+    ]
 
 
 def read_variables(given: Any) -> tuple[Shape, tuple[str, ...], tuple[tuple[str, ...] | None, ...]]:

@@ -24,6 +24,10 @@ MAX_DIGITS = 12
 """Longer whole numbers count nothing that fits into a memory."""
 
 
+MAX_ORDER = 32
+"""Variables of a factor with a table: with more, its table could be held only if most of them had a single state."""
+
+
 class Graph(NamedTuple):
     """A graph as it is in a file: potentials, not logs."""
 
@@ -32,17 +36,21 @@ class Graph(NamedTuple):
     tables: list[Floats]
 
 
+def text_of(path: "str | os.PathLike[str]") -> str:
+    """The text in a file; raise an InputError if there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as text ({error}).") from error
+
+
 class Words:
     """The words of a file, taken one after the other."""
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
-        self.path = Path(path)
-        try:
-            self.text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError as error:
-            raise InputError(f"{path} does not exist.") from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} cannot be read as text ({error}).") from error
+        self.path, self.text = Path(path), text_of(path)
         self.words = self.text.split()
         self.next = 0
 
@@ -91,7 +99,7 @@ class Words:
         try:
             numbers = np.array(words, dtype=np.float64)
         except ValueError:
-            bad = next(k for k, word in enumerate(words) if not _is_number(word))
+            bad = next(k for k, word in enumerate(words) if not is_number(word))
             self.refuse(f"{what} should be numbers, but there is {words[bad][:40]!r}", count - bad)
         wrong = ~(np.isfinite(numbers) & (numbers >= 0))
         if wrong.any():
@@ -105,7 +113,7 @@ class Words:
             self.refuse(f"there is more text after {what}: {self.words[self.next - 1][:40]!r}")
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
     try:
         float(word)
     except ValueError:
@@ -130,6 +138,8 @@ def read(path: "str | os.PathLike[str]") -> Graph:
 
 def _scope(words: Words, factor: int, count: int) -> tuple[int, ...]:
     order = words.count(f"the number of variables of factor {factor}")
+    if order > MAX_ORDER:
+        words.refuse(f"factor {factor} has {order} variables, but {MAX_ORDER} are the most")
     scope = []
     for _ in range(order):
         variable = words.whole(f"a variable of factor {factor}")
@@ -227,7 +237,7 @@ def read_partition(path: "str | os.PathLike[str]") -> float:
     if (kind := words.take("PR")).upper() != "PR":
         words.refuse(f"the file should begin with PR, not {kind[:40]!r}")
     word = words.take("log10 of Z")
-    if not _is_number(word) or math.isnan(float(word)):
+    if not is_number(word) or math.isnan(float(word)):
         words.refuse(f"log10 of Z should be a number, not {word[:40]!r}")
     words.end("log10 of Z")
     return float(word) * math.log(10)

@@ -2,7 +2,9 @@
 
 import gc
 import json
+import resource
 from collections import Counter
+from pathlib import Path
 
 import torch
 from bokeh.document import Document
@@ -21,6 +23,15 @@ class Sessions(RequestHandler):
         self.finish(str(sessions.count()))
 
 
+class Memory(RequestHandler):
+    """How many bytes are resident, after what nobody needs was given back."""
+
+    def get(self) -> None:
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        self.finish(str(pages * resource.getpagesize()))
+
+
 class Census(RequestHandler):
     """What is alive, by its class: documents and models of Bokeh, tensors, and all that this app and Panel define."""
 
@@ -36,4 +47,4 @@ class Census(RequestHandler):
         self.finish(json.dumps(kept))
 
 
-ROUTES = [("/sessions", Sessions), ("/census", Census)]
+ROUTES = [("/sessions", Sessions), ("/memory", Memory), ("/census", Census)]

@@ -19,9 +19,12 @@ from typing import NamedTuple
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
+from app.state import PAGES
 from qtcore.support.files import cache_folder
 
 ROOT = Path(__file__).parents[2]
+QUERIES = (*(f"?page={name}" for name in PAGES), "?page=digits&model=rbm/adult")
+"""Every page, and a record."""
 PATIENCE = 300
 """Seconds to wait for anything: nobody waits so long but on a machine that does ten other things, and there it should pass."""
 LISTENS = r"Bokeh app running at: (http://localhost:\d+/)"

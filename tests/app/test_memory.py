@@ -6,10 +6,8 @@ from collections import Counter
 
 import pytest
 
-from app.state import PAGES
-from tests.app.server import Server, connect, get, leave, served, until
+from tests.app.server import QUERIES, Server, connect, get, leave, served, until
 
-QUERIES = (*(f"?page={name}" for name in PAGES), "?page=digits&model=rbm/adult")
 OF_ONE_USER = ("app.shell.", "app.tour.", "app.components.", "bokeh.models.layouts.")
 
 

@@ -100,7 +100,7 @@ async def _deaf(url: str) -> list[str]:
     """Clients that ask for their page again and again and never read it; another one is served all the same."""
     deaf = [await connect(url) for _ in range(2)]
     for socket in deaf:
-        for _ in range(50):
+        for _ in range(20):
             for part in ({"msgid": "0", "msgtype": "PULL-DOC-REQ"}, {}, {}):
                 await socket.write_message(json.dumps(part))
     answer = await provoke(url)

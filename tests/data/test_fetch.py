@@ -75,6 +75,7 @@ def words(line: str) -> list[str]:
     return line.split()
 
 
+@pytest.mark.slow
 def test_verify_with_an_empty_cache(
     fetch: Callable[..., Run], tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,8 +102,11 @@ def test_verify_with_an_empty_cache(
 
 
 @pytest.mark.slow
-def test_verify_the_data_folder(tmp_path: Path, data_folder: Path) -> None:
-    run = fetch_in_shell("--verify", *FETCHED, cache=tmp_path / "cache", data=data_folder)
+def test_verify_the_data_folder(
+    fetch: Callable[..., Run], tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "load", kept)
+    run = fetch("--verify", *FETCHED, cache=tmp_path / "cache", data=data_folder)
     assert run.returncode == 0, run.stdout
     assert run.stderr == ""
     result = {name: line for name, (line,) in lines(run.stdout).items()}

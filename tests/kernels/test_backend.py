@@ -47,6 +47,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 # The decision
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_native_says_how(undecided: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qtcore")
@@ -106,6 +107,7 @@ def test_windows_is_named(undecided: Path, monkeypatch: pytest.MonkeyPatch) -> N
         build.find_compiler()
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_environment_chooses(undecided: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qtcore")

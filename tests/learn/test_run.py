@@ -90,6 +90,7 @@ qtcore.fit(qtcore.RBM(4, 3), torch.zeros(20, 4), folder=sys.argv[1], steps=10**9
 """
 
 
+@pytest.mark.slow
 def test_a_second_training_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     """Each once wrote over the other's state; what the first one left by being killed can be continued."""
     folder = tmp_path / "run"

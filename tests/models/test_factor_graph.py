@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 
 import qtcore
 from qtcore import BP, Exact, FactorGraph, PairwiseMRF, Query
-from qtcore.errors import InputError, ModelFileError
+from qtcore.errors import InputError, ModelFileError, NotFiniteError
 from qtcore.potentials import FactorPotentials
 from qtcore.wiring import MAX_TIED_GROUPS, TIED, Wiring
 
@@ -124,6 +124,7 @@ BAD: list[tuple[Any, str]] = [
     ({"tables": {"edge": [2, 3]}}, r"'edge' has the shape \[2, 3\], but \(0, 1\) have \[2, 2\] states"),
     ({"tables": {"edge": [2]}}, "'edge' has 1 axes, but its factors have 2 variables"),
     ({"tables": {"edge": [3, 2, 2]}}, "a stack of 3 tables for 1 factors"),
+    ({"n_states": [1] * 40, "tables": {"edge": [1] * 40}, "factors": [("edge", range(40))]}, "40 variables, but 32 are"),
     ({"factors": [("egde", (0, 1))]}, r"no table named 'egde'; did you mean edge\?"),
     ({"factors": [("edge", (0, 2))]}, r"the scope \(0, 2\) of table 'edge' must name variables among 0 … 1"),
     ({"factors": [("edge", (0, -1))]}, "must name variables among"),
@@ -259,6 +260,13 @@ def test_a_factor_may_be_merged_into_another(graph: Any, seed: int, evidence: st
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Zeros
+
+
+def test_what_overflows_is_no_zero() -> None:
+    """In units of a small temperature −1e37 is −∞ in float32. It was taken for a zero, and an only state was NaN."""
+    model = FactorGraph([1, 2], {"a": torch.tensor([-1e37]), "b": torch.zeros(2)}, [("a", (0,)), ("b", (1,))])
+    with pytest.raises(NotFiniteError, match="too extreme for float32"):
+        model(model.query({}), engine=BP(temperature=1e-3))
 
 
 @pytest.mark.parametrize("T", [1.0, 0.0])

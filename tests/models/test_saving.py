@@ -453,11 +453,13 @@ def in_words(model: Any, path: Path, **changes: Any) -> None:
 
 
 def interleaved() -> FactorGraph:
-    """Factors of several tables in turn, one of a constant, names, fixed and hidden ones."""
-    factors = [("edge", (0, 1)), ("own", [(1, 2), (2, 0)]), ("edge", [(1, 0), (2, 1)]), ("three", (2, 1, 0)), ("own", (0, 2))]
-    tables = {"edge": [2, 2], "own": [3, 2, 2], "three": [2, 2, 2], "constant": []}
+    """Factors of several tables in turn, constants, rules with scopes of several lengths, names, fixed and hidden ones."""
+    factors: list[Any] = [("edge", (0, 1)), ("own", [(1, 2), (2, 0)]), ("edge", [(1, 0), (2, 1)])]
+    factors += [("three", (2, 1, 0)), ("own", (0, 2))]
+    factors += [("constant", ()), ("any", (0, 1, 2)), ("one", [(0, 1), (2, 1)]), ("any", (2, 1)), ("constant", ())]
+    tables = {"any": "or", "edge": [2, 2], "own": [3, 2, 2], "three": [2, 2, 2], "constant": [], "one": "at most one"}
     named = {"a": ["no", "yes"], "b": 2, "c": 2}
-    return FactorGraph(named, tables, [*factors, ("constant", ()), ("constant", ())], hidden=["c"], fixed=["three"])
+    return FactorGraph(named, tables, factors, hidden=["c"], fixed=["three"])
 
 
 @pytest.mark.parametrize("make", [interleaved, lambda: build("FactorGraph"), lambda: build("PairwiseMRF")])
@@ -481,10 +483,12 @@ GRAPH_DAMAGE = {
     "table below 0": ({"graph.table": [0, -1, 0]}, "other numbers of factors"),
     "no factor": ({"graph.table": []}, "other numbers of factors"),
     "a factor too few": ({"graph.table": [0, 1]}, "other numbers of factors"),
-    "a variable out of range": ({"graph.scopes.edge": [[0, 1], [1, 3]]}, "must name variables among 0 … 2"),
-    "a variable below 0": ({"graph.scopes.edge": [[0, 1], [1, -1]]}, "must name variables among 0 … 2"),
-    "scopes of three": ({"graph.scopes.edge": [[0, 1, 2], [1, 0, 2]]}, "has 2 axes"),
-    "a row of scopes": ({"graph.scopes.edge": [0, 1]}, "the shape \\[2\\]"),
+    "a variable out of range": ({"graph.scopes.edge.2": [[0, 1], [1, 3]]}, "must name variables among 0 … 2"),
+    "a variable below 0": ({"graph.scopes.edge.2": [[0, 1], [1, -1]]}, "must name variables among 0 … 2"),
+    "scopes of three": ({"graph.scopes.edge.2": [[0, 1, 2], [1, 0, 2]]}, "which no table is for"),
+    "a row of scopes": ({"graph.scopes.edge.2": [0, 1]}, "the shape \\[2\\]"),
+    "scopes of no table": ({"graph.scopes.more.2": [[0, 1]]}, "which no table is for"),
+    "scopes of more factors": ({"graph.scopes.edge.3": [[0, 1, 2]]}, "other numbers of factors"),
     "no states": ({"graph.n_states": [2, 0, 2]}, "at least one state"),
     "too many states": ({"graph.n_states": [2, 2**31 - 1, 2]}, "too many"),
     "other states": ({"graph.n_states": [2, 3, 2]}, "have .* states"),
@@ -506,7 +510,7 @@ def test_a_graph_that_is_not_what_was_written(damage: str, tmp_path: Path) -> No
 
 def test_a_graph_of_another_type_or_in_another_place(tmp_path: Path) -> None:
     model, path = build("FactorGraph"), tmp_path / "m.safetensors"
-    for name in ("graph.table", "graph.scopes.edge", "graph.n_states", "graph.hidden"):
+    for name in ("graph.table", "graph.scopes.edge.2", "graph.n_states", "graph.hidden"):
         for dtype in (torch.int64, torch.float32, torch.bool):
             model.save(path)
             with safe_open(path, "pt") as file:

@@ -124,6 +124,7 @@ WRONG: list[tuple[str, str, str]] = [  # what is replaced in the small file, by 
     ("0.436 0.564", "0 0", "line 10: the table of factor 0 is all zeros"),
     ("0.000 0.189\n", "0.000\n", "line 16: the table of factor 2 needs 6 numbers, but only 5 words are left"),
     ("0.189\n", "0.189\n\n7\n", "line 20: there is more text after the last table: '7'"),
+    (SMALL, f"MARKOV 40 {'1 ' * 40} 1 40 {' '.join(map(str, range(40)))} 1 1", "line 1: factor 0 has 40 variables, but 32 are"),
     (SMALL, "", "the file ends where MARKOV or BAYES should be"),
     (SMALL, "MARKOV\n1\n2", "line 3: the file ends where the number of factors should be"),
     (SMALL, "\0\0\0", "should begin with MARKOV"),

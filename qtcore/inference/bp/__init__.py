@@ -19,6 +19,7 @@ from qtcore.inference.bp.factors import FactorPassing
 from qtcore.inference.bp.gaussian import GaussianPassing
 from qtcore.inference.bp.grid import GridPassing
 from qtcore.inference.bp.passing import Choices, Passing
+from qtcore.inference.bp.schedules import ResidualPassing, SequentialPassing
 from qtcore.inference.engine import Answerable, Engine, Layer, with_periods
 from qtcore.potentials import BinaryPotentials, FactorPotentials, GaussianPotentials, GridPotentials, Potentials
 from qtcore.query import Query
@@ -30,6 +31,9 @@ PASSING: dict[type, type[Passing]] = {
     GridPotentials: GridPassing,
     FactorPotentials: FactorPassing,
 }
+
+SCHEDULED: dict[str, type[Passing]] = {"sequential": SequentialPassing, "residual": ResidualPassing}
+"""On factor graphs, by the schedule."""
 
 SCHEDULES = tuple(sorted({schedule for kind in PASSING.values() for schedule in kind.schedules}))
 """All schedules; a model may have only some of them."""
@@ -56,7 +60,8 @@ class BP(Engine):
         n_layers: number of updates of all messages.
         damping: weight of the old message in the new one; 0 means none.
         temperature: 1 is sum-product, 0 is max-product; for models of discrete variables.
-        schedule: "flooding" (all messages at once) or "sequential" (to the hidden units, then back: GaussianRBM).
+        schedule: "flooding" (all messages at once); of a factor graph also "sequential" (one factor after the other) and
+            "residual" (the largest pending changes); of a GaussianRBM "sequential" (to the hidden units, then back).
         until: stop when no message changes by more than this.
         at_most: the largest number of layers, if `until` is given; `model(query, n)` sets it to n.
         torch_compile: compile the layers with torch.compile on devices without native kernels (a GPU).
@@ -124,6 +129,8 @@ class BP(Engine):
             T = torch.ones(())  # no temperature is T = 1
         compiled = self.torch_compile or own.torch_compile
         choices = Choices(T, sums, self._damping(model), schedule, compiled, type(model).__name__)
+        if kind is FactorPassing:
+            kind = SCHEDULED.get(schedule, kind)
         return kind(potentials, model.evidence(query), choices)
 
     def _unit(self, model: Answerable) -> tuple[Tensor | None, bool]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from qtcore.errors import InputError
-from qtcore.inference.bp import BP
+from qtcore.inference.bp import BP, logic
 from qtcore.inference.bp.factors import FactorPassing, Logs, outgoing
 from qtcore.inference.engine import Answerable
 from qtcore.potentials import GaussianPotentials
@@ -35,11 +35,13 @@ def log_z(model: Answerable, query: Query, engine: BP | None = None) -> Tensor:
     potentials = model.graph()
     if isinstance(potentials, GaussianPotentials):
         raise InputError("the Bethe estimate is for models of discrete variables.")
-    choices = engine.passing(model, query).choices
+    own = engine.passing(model, query)
+    choices = own.choices
     assert choices.T is not None
     if not choices.sums or float(choices.T.detach()) != 1:
         raise InputError("the Bethe estimate is of the sum over all states: it needs the temperature 1.")
-    passing = FactorPassing(*potentials.as_factors(model.evidence(query)), choices)
+    kind = type(own) if isinstance(own, FactorPassing) else FactorPassing
+    passing = kind(*potentials.as_factors(model.evidence(query)), choices)
     messages = passing.initial()
     for _ in range(engine.steps(model)):
         messages, info = passing.update(messages)
@@ -57,9 +59,12 @@ def of_messages(passing: FactorPassing, messages: Tensor) -> Tensor:
     total = torch.zeros(belief.shape[1], dtype=belief.dtype, device=belief.device)
     for blocks, group, used, tables in zip(where.blocks, wiring.groups, where.tables, passing.potentials.tables, strict=True):
         incoming = [cavity[block].view(size, -1, passing.batch) for block, size in zip(blocks, group.shape, strict=True)]
-        table = (tables if used is None else tables.index_select(0, used)).movedim(0, -1)
-        to_first = outgoing(table, incoming, Logs)[0]
-        total = total + log_sum(to_first + incoming[0], 0).sum(0)
+        if group.rule:
+            total = total + logic.log_z(group.rule, torch.stack(incoming)).sum(0)
+        else:
+            table = (tables if used is None else tables.index_select(0, used)).movedim(0, -1)
+            to_first = outgoing(table, incoming, Logs)[0]
+            total = total + log_sum(to_first + incoming[0], 0).sum(0)
         scope = torch.tensor(group.scope.ravel(), device=belief.device)
         degree = degree.index_add(0, scope, torch.ones_like(scope, dtype=degree.dtype))
     return total + ((1 - degree) * log_z_of_variables).sum(1)

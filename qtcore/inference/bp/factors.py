@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from qtcore import kernels
 from qtcore.errors import InputError
-from qtcore.inference.bp import categorical
+from qtcore.inference.bp import categorical, logic
 from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
 from qtcore.inference.engine import Layer
 from qtcore.potentials import FactorPotentials
@@ -33,6 +33,9 @@ from qtcore.support.tensors import has_values, is_batched, log_sum
 LARGE = 64
 """For a batch, tables of at least so many entries go through torch's batched matrix product. Products of smaller ones, or for a
 single query, are faster written out and added up."""
+
+LOGIC = 20
+"""Numbers that a logic factor keeps for its backward pass, for each state of a variable."""
 
 
 class Sums:
@@ -139,34 +142,38 @@ def _outer(incoming: list[Tensor], numbers: Arithmetic) -> Tensor:
 class FactorPassing(Passing):
     """Messages on a factor graph."""
 
+    schedules = ("flooding", "sequential", "residual")
+
     def __init__(self, potentials: FactorPotentials, evidence: Tensor, choices: Choices) -> None:
         assert choices.T is not None
         self.T, self.choices, self.potentials = choices.T, choices, potentials
         self.wiring, self.where = potentials.wiring, potentials.wiring.on(evidence.device)
         self.evidence = evidence
-        given, unit = [potentials.unary, *potentials.tables], 1 / self.T
-        scaled = given if self._is_one() else [tensor * unit for tensor in given]
-        ends = check_size(choices, *scaled, zeros=True)
+        given = [potentials.unary, *potentials.tables]
+        ends = check_size(choices, *given, raw=True)
         zeros = [low == -math.inf for low, _ in ends]
         self.has_zeros = any(zeros)
-        scaled = [self._in_units(given[k]) if zero else scaled[k] for k, zero in enumerate(zeros)]
+        scaled = [self._in_units(tensor, zero) for tensor, zero in zip(given, zeros, strict=True)]
         self.unary, self.scaled_tables = scaled[0][:, None], scaled[1:]
-        self.scaled_evidence = self._in_units(evidence)
+        self.scaled_evidence = self._in_units(evidence, zeros=True)
         self.arithmetic = [
-            self._arithmetic(tables, *ends) for tables, ends in zip(self.scaled_tables, ends[1:], strict=True)
+            self._arithmetic(tables, high - low)
+            for tables, (low, high) in zip(self.scaled_tables, ends[1:], strict=True)
         ]
 
     def _is_one(self) -> bool:
         """Whether T is 1 for good, so that there is nothing to scale. (A device is not waited for.)"""
         return self.T.is_cpu and has_values(self.T) and not self.T.requires_grad and float(self.T) == 1
 
-    def _in_units(self, log: Tensor) -> Tensor:
-        return log if self._is_one() else categorical.scale(log, 1 / self.T)
+    def _in_units(self, log: Tensor, zeros: bool) -> Tensor:
+        if self._is_one():
+            return log
+        return categorical.scale(log, 1 / self.T) if zeros else log * (1 / self.T)
 
-    def _arithmetic(self, tables: Tensor, low: float, high: float) -> Arithmetic:
+    def _arithmetic(self, tables: Tensor, extent: float) -> Arithmetic:
         if not self.choices.sums:
             return Maxima
-        return Sums if high - low <= categorical.MATRIX_PRODUCT_RANGE and not is_batched(tables) else Logs
+        return Sums if extent <= categorical.MATRIX_PRODUCT_RANGE and not is_batched(tables) else Logs
 
     @cached_property
     def tables(self) -> list[Tensor]:
@@ -222,6 +229,11 @@ class FactorPassing(Passing):
         for blocks, table, numbers, group in zip(
             self.where.blocks, self.tables, self.arithmetic, self.wiring.groups, strict=True
         ):
+            if group.rule:
+                whole = cavity[blocks[0].start : blocks[-1].stop].view(len(blocks), 2, -1, self.batch)
+                sent = logic.messages(group.rule, whole, self.choices.sums)
+                parts.append(_normalised(sent.transpose(0, 1)).transpose(0, 1).flatten(0, 2))
+                continue
             incoming = [
                 numbers.incoming(cavity[block].view(size, -1, self.batch))
                 for block, size in zip(blocks, group.shape, strict=True)
@@ -293,8 +305,9 @@ class FactorPassing(Passing):
             messages = sum(len(group.scope) * sum(group.shape) for group in groups)
             return (n_layers + 1) * (messages + potentials.wiring.total) * itemsize
         for group, is_mild in zip(groups, mild, strict=True):
-            scores = 0 if is_mild and len(group.shape) == 2 else 2 * math.prod(group.shape)
-            kept += len(group.scope) * (8 * sum(group.shape) + scores)
+            linear = group.rule or (is_mild and len(group.shape) == 2)
+            scores = 0 if linear else 2 * math.prod(group.shape)
+            kept += len(group.scope) * ((LOGIC if group.rule else 8) * sum(group.shape) + scores)
         return n_layers * max(1, kept) * itemsize
 
     # ------------------------------------------------------------------ by the kernel
@@ -338,6 +351,6 @@ class FactorPassing(Passing):
 
 
 def _normalised(message: Tensor) -> Tensor:
-    """The same message [S, F, B] with its largest entry at 0. No answer depends on this constant; but its gradient makes that
+    """The same message [S, …] with its largest entry at 0. No answer depends on this constant; but its gradient makes that
     of a message sum to 0 over the states, or each layer would multiply what rounding leaves of that sum."""
-    return message - message.amax(0)
+    return message - message.amax(0).clamp_min(torch.finfo(message.dtype).min)  # if all are −∞, they remain so

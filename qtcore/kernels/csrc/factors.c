@@ -208,7 +208,8 @@ static inline vec gather(const real *from, const int32_t *at) {
 #ifdef DOUBLE
     return (vec){from[at[0]], from[at[1]], from[at[2]], from[at[3]]};
 #else
-    return (vec){from[at[0]], from[at[1]], from[at[2]], from[at[3]], from[at[4]], from[at[5]], from[at[6]], from[at[7]]};
+    return (vec){from[at[0]], from[at[1]], from[at[2]], from[at[3]],
+                 from[at[4]], from[at[5]], from[at[6]], from[at[7]]};
 #endif
 }
 
