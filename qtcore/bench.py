@@ -3,7 +3,7 @@
     python -m qtcore.bench              the tables of the README; about ten minutes
     python -m qtcore.bench --quick      a quick run, about a minute
     python -m qtcore.bench --json bench.json
-    python -m qtcore.bench graphs       random factor graphs: queries, training steps, a million factors built
+    python -m qtcore.bench graphs       random factor graphs, beside PGMax and pgmpy where they are installed
 
 Fast path and naive twin (the authors' way, qtcore/paper/naive.py) are timed in turn, in one run; what counts is the ratio of
 the medians. Each model has a process of its own: large buffers that an earlier case freed would otherwise spare the naive twin

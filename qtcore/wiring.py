@@ -176,6 +176,8 @@ class Indices:
     """Where the messages about each entry start in that order [total]."""
     tables: tuple[Tensor | None, ...]
     """Which table each factor of a group uses [F]; None where the k-th factor uses the k-th table, or all the only one."""
+    places: Tensor
+    """The first entry of each factor's variables: for each group [order, F], flat, int32."""
 
     @classmethod
     def of(cls, wiring: Wiring, device: torch.device) -> "Indices":
@@ -186,6 +188,7 @@ class Indices:
         exists = state < sizes[:, None]
         place = variable * len(state) + np.arange(len(variable)) - offset[variable]
         blocks, sent, end = [], [np.zeros(0, dtype=np.int64)], 0
+        places = [offset[group.scope].T.ravel() for group in wiring.groups]
         for group in wiring.groups:
             axes = []
             for axis, size in enumerate(group.shape):
@@ -213,6 +216,7 @@ class Indices:
             order=tensor(np.argsort(about, kind="stable")),
             start=tensor(arrived.cumsum() - arrived),
             tables=tuple(tables),
+            places=tensor(np.concatenate([np.zeros(0, dtype=np.int64), *places]).astype(np.int32)),
         )
 
     def rows(self, flat: Tensor) -> Tensor:

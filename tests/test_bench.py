@@ -1,10 +1,12 @@
 """The benchmark compares like with like, and its ratios are those of its timings. Timings are not tested."""
 
+import numpy as np
 import pytest
 import torch
 
 from qtcore import RBM, GaussianRBM, GridMRF, Query, kernels
 from qtcore.paper import benchmark, graph_benchmark
+from qtcore.paper import graph_libraries as libraries
 from qtcore.paper import naive as twin
 from qtcore.query import uniform
 
@@ -86,16 +88,46 @@ def test_graphs_are_those_that_the_table_names() -> None:
         scopes = graph_benchmark.random_scopes(n, factors, order)
         assert scopes.shape == (factors, order)
         assert all(len(set(scope)) == order for scope in scopes.tolist())
+        assert len({frozenset(scope) for scope in scopes.tolist()}) == factors
         assert f"{states} states" in name or tied
     model = graph_benchmark.case("1,000 variables of 2 states, 2,000 edges")
     assert (len(model.n_states), model.n_factors, model.n_layers) == (1000, 2000, graph_benchmark.LAYERS)
 
 
 def test_the_table_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without other libraries, which it says in words."""
+
+    def missing(name: str) -> None:
+        raise libraries.Unavailable(f"{name} is missing")
+
+    monkeypatch.setattr(libraries, "_module", missing)
     monkeypatch.setattr(graph_benchmark, "CASES", {"few": (6, 4, 2, 2, True), "third": (6, 2, 3, 2, False)})
     monkeypatch.setattr(graph_benchmark, "MANY", 100)
     monkeypatch.setattr(graph_benchmark, "building", lambda: 0.5)
     lines = list(graph_benchmark.table(quick=True))
     assert lines[2].startswith("| few | ")
     assert lines[3].startswith("| third | ")
-    assert lines[4] == "| 100 tied edges: built in 0.5 s | | |"
+    assert lines[2].count("| jax is missing |") == 1
+    assert lines[4].endswith("pgmpy: pgmpy.models is missing | | | | |")
+    assert lines[5] == "| 100 tied edges: built in 0.5 s | | | | |"
+    assert all(line.count("|") == lines[0].count("|") for line in lines)
+
+
+def test_a_library_with_other_marginals_is_not_timed() -> None:
+    expected = np.array([[0.3, 0.7]])
+    for shift, answer in ((0.0, "×)"), (1e-4, "other marginals, by 0.0001"), (np.nan, "other marginals, by nan")):
+        twin = libraries.Twin(lambda: None, lambda _, shift=shift: expected + shift)
+        assert answer in graph_benchmark.beside(1.0, expected, lambda twin=twin: twin, 1)
+
+
+def test_other_libraries_agree() -> None:
+    """Where they are installed."""
+    model = graph_benchmark.tree(12, 3)
+    with torch.no_grad():
+        expected = model(graph_benchmark.nothing(model)).probs[0].double().numpy()
+    pytest.importorskip("pgmpy")
+    twin = libraries.pgmpy(model)
+    np.testing.assert_allclose(twin.marginals(twin.run()), expected, atol=1e-5)
+    pytest.importorskip("pgmax")
+    twin = libraries.pgmax(model, model.n_layers, compiled=True)
+    np.testing.assert_allclose(twin.marginals(twin.run()), expected, atol=1e-5)

@@ -9,7 +9,7 @@ or a zero of a single variable rules out are taken out first, which is what make
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,9 @@ class Elimination:
         kept = tuple(variable for variable in scope if self.sizes[variable] > 1)
         return kept, table.reshape(*(self.sizes[variable] for variable in kept), 1)
 
-    def _buckets(self, maximise: bool) -> tuple[Tensor, list[tuple[int, Scope, Tensor]]]:
-        """log Z (or the largest log-weight) [B]; and for each variable, in order, its neighbours then and the table with them.
+    def _buckets(self, maximise: bool, keep: bool) -> tuple[Tensor, list[tuple[int, Scope, Tensor]]]:
+        """log Z (or the largest log-weight) [B]; and, if they are to be kept, for each variable, in order, its neighbours then
+        and the table with them.
 
         The variable itself is on the table's first axis.
         """
@@ -98,10 +99,10 @@ class Elimination:
             tables = waiting.pop(variable)
             others = sorted({i for scope, _ in tables for i in scope} - {variable}, key=rank.__getitem__)
             axes = {i: axis for axis, i in enumerate((variable, *others))}
-            if maximise:
+            if keep:
                 bucket = _sum(axes, self.sizes, [scope for scope, _ in tables], [table for _, table in tables])
                 buckets.append((variable, tuple(others), bucket))
-                constant = hand_on(tuple(others), bucket.amax(0))
+                constant = hand_on(tuple(others), bucket.amax(0) if maximise else log_sum(bucket, 0))
             else:
                 constant = hand_on(tuple(others), self._summed(axes, tables))
         return constant, buckets
@@ -117,18 +118,35 @@ class Elimination:
     @property
     def log_z(self) -> Tensor:
         """log Σ of the weights of all states [B], −∞ where there is none."""
-        return self._buckets(False)[0].expand(self.batch)
+        return self._buckets(maximise=False, keep=False)[0].expand(self.batch)
 
     def mode(self) -> Tensor:
         """The most probable joint state of each query [B, n]."""
-        _, buckets = self._buckets(True)
-        chosen = torch.zeros(self.batch, len(self.sizes), dtype=torch.long)
-        rows = torch.arange(self.batch)
+        _, buckets = self._buckets(maximise=True, keep=True)
+        return self._chosen(buckets, 1, lambda scores: scores.argmax(-1))[0]
+
+    def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Joint states drawn from the distribution of each query [count, B, n]: each variable, against the order of
+        elimination, given those that are drawn already."""
+        _, buckets = self._buckets(maximise=False, keep=True)
+
+        def draw(scores: Tensor) -> Tensor:
+            shares = scores.softmax(-1)
+            return torch.multinomial(shares.flatten(0, 1), 1, generator=generator).view(shares.shape[:2])
+
+        return self._chosen(buckets, count, draw)
+
+    def _chosen(
+        self, buckets: list[tuple[int, Scope, Tensor]], count: int, choose: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Joint states [count, B, n], variable after variable, chosen by their scores given the others [count, B, S]."""
+        chosen = torch.zeros(count, self.batch, len(self.sizes), dtype=torch.long)
+        rows = torch.arange(self.batch).expand(count, -1)
         for variable, others, bucket in reversed(buckets):
-            at = [chosen[:, i] for i in others]
+            at = [chosen[..., i] for i in others]
             scores = bucket.expand(*bucket.shape[:-1], self.batch).movedim(0, -1)
-            chosen[:, variable] = scores[(*at, rows)].argmax(-1)
-        return torch.stack([torch.from_numpy(states)[chosen[:, i]] for i, states in enumerate(self.states)], 1)
+            chosen[..., variable] = choose(scores[(*at, rows)])
+        return torch.stack([torch.from_numpy(states)[chosen[..., i]] for i, states in enumerate(self.states)], -1)
 
 
 def _aligned(axes: dict[int, int], sizes: Sequence[int], scope: Scope, table: Tensor) -> Tensor:
@@ -283,6 +301,17 @@ class EliminationPosterior:
         for index, part in self.parts(alone):
             modes[index] = part.mode()
         return self.potentials.states(modes)
+
+    @torch.no_grad()
+    def sample(self, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Visible and hidden variables of joint states [count, B, …]."""
+        alone = (self.unary + self.evidence).detach()
+        states = torch.zeros(count, alone.shape[1], len(self.potentials.wiring.n_states), dtype=torch.long)
+        for index, part in self.parts(alone):
+            self._refuse_impossible(part.log_z, index)
+            states[:, index] = part.sample(count, generator)
+        visible, hidden = self.potentials.states(states.flatten(0, 1))
+        return visible.unflatten(0, states.shape[:2]), hidden.unflatten(0, states.shape[:2])
 
     @property
     def log_z(self) -> Tensor:

@@ -9,6 +9,7 @@ a graph of moderate width. For a Gaussian RBM the pixels are integrated out and 
     exact.marginals(model, query)          # the same without gradients, as all that follows
     exact.hidden_marginals(model, query)
     exact.most_probable(model, query)      # State(visible, hidden)
+    exact.sample(model, query, count)      # joint states, drawn independently of each other
     exact.joint(model)                     # the table itself
     exact.log_z(model)
     exact.log_likelihood(model, values)    # log p(v) of fully observed rows
@@ -186,6 +187,28 @@ def most_probable(model: Any, query: Query) -> State:
     model.check(query)
     with torch.no_grad():
         return _posterior(model, query).most_probable()
+
+
+def sample(model: Any, query: Query, count: int = 1, generator: torch.Generator | None = None) -> State:
+    """Joint states of a discrete model drawn from its distribution given the evidence, independently of each other: for each
+    row of the query so many [count, B, …].
+
+    Example:
+        >>> import torch, qtcore
+        >>> from qtcore import exact
+        >>> chain = qtcore.PairwiseMRF((2, 2, 2), [(0, 1), (1, 2)])
+        >>> nothing = qtcore.Query(torch.zeros(1, 3), torch.zeros(1, 3, dtype=torch.bool))
+        >>> exact.sample(chain, nothing, 1000).visible.shape
+        torch.Size([1000, 1, 3])
+    """
+    model.check(query)
+    if not isinstance(count, int) or count < 1:
+        raise InputError(f"count must be a whole number ≥ 1, not {count!r}.")
+    potentials = model.graph()
+    if isinstance(potentials, GaussianPotentials):
+        raise InputError(f"a {type(model).__name__} has real variables; samples are of models of discrete ones.")
+    factors, evidence = potentials.as_factors(model.evidence(query, torch.float64))
+    return State(*EliminationPosterior(factors, evidence).sample(count, generator))
 
 
 def joint(model: Any) -> Discrete:

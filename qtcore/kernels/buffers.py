@@ -23,7 +23,7 @@ ALIGNMENT = 64
 SPARE_LIMIT = 2 * 2**30
 """Bytes kept for the next call, at most: the messages of a training step of the paper's grid with 50 images."""
 
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64}
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64, torch.int32: np.int32}
 
 
 @dataclass(frozen=True)

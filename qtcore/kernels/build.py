@@ -115,10 +115,32 @@ class GridTask(Task):
         return operations
 
 
+class FactorsTask(Task):
+    """As in csrc/factors.c."""
+
+    _fields_ = (
+        *numbers("groups", "total", "messages", "layers"),
+        ("damping", ctypes.c_double),
+        *pointers("shapes", "logs", "tables", "places", "alone", "depths"),
+        *numbers("n_depths"),
+        *pointers("sums", "residual", "states"),
+        *numbers("keep"),
+        *pointers("d_sums", "d_alone", "d_tables"),
+        *numbers("tables_size"),
+        *pointers("scratch"),
+        *numbers("scratch_size", "stop"),
+    )
+
+    def operations(self) -> int:
+        operations: int = self.layers * 4 * (self.messages + self.tables_size)
+        return operations
+
+
 TASKS: dict[str, type[Task]] = {
     "binary": BinaryTask,
     "both": BothTask,
     "damped": DampedTask,
+    "factors": FactorsTask,
     "gaussian": GaussianTask,
     "grid": GridTask,
 }
@@ -126,6 +148,7 @@ KERNELS = (
     *("binary_forward", "binary_backward", "both_forward", "both_backward"),
     *("gaussian_forward", "gaussian_backward", "gaussian_trace", "damped_forward", "damped_backward"),
     *("grid_forward", "grid_backward", "grid_trace"),
+    *("factors_prepare", "factors_forward", "factors_backward"),
 )
 
 

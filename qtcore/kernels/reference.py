@@ -4,7 +4,8 @@ Second derivatives go through here (the kernels' own backward passes give first 
 kernels equal to it. Entries beyond a sample's `count` stay as they came.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -144,3 +145,50 @@ def _arrive(sent: Tensor, d: int) -> Tensor:
     inner = sent[:, max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)]
     padding = (0, 0, max(-right, 0), max(right, 0), max(-down, 0), max(down, 0))
     return torch.nn.functional.pad(inner, padding)
+
+
+def factor_layers(
+    tables: Tensor, alone: Tensor, places: Tensor, groups: Sequence[int], n_layers: int, damping: float = 0.0
+) -> Tensor:
+    return factor_depths(tables, alone, places, groups, [n_layers], damping)[:, 0]
+
+
+def factor_depths(
+    tables: Tensor, alone: Tensor, places: Tensor, groups: Sequence[int], depths: Sequence[int], damping: float = 0.0
+) -> Tensor:
+    """Log-messages [B, F, S] from the factors of each group to the variables on each axis, scaled to an average of 1."""
+    factors = list(_factors(tables, places, groups))
+    messages = [[alone.new_zeros(len(alone), *entry.shape) for entry in entries] for _, entries in factors]
+    sums, results = torch.zeros_like(alone), []
+    for layer in range(1, max(depths) + 1):
+        belief, sums = alone + sums, torch.zeros_like(alone)
+        for (table, entries), old in zip(factors, messages, strict=True):
+            cavity = [belief[:, entry] - message for entry, message in zip(entries, old, strict=True)]
+            incoming = [(each - each.amax(-1, keepdim=True).detach()).exp() for each in cavity]
+            for axis, entry in enumerate(entries):
+                product = table[None]
+                for other, x in enumerate(incoming):
+                    if other != axis:
+                        product = product * x.reshape(*x.shape[:2], *(-1 if a == other else 1 for a in range(len(entries))))
+                rest = [2 + other for other in range(len(entries)) if other != axis]
+                sent = product.sum(rest).expand_as(old[axis])
+                new = (sent / sent.mean(-1, keepdim=True)).log()
+                old[axis] = (1 - damping) * new + damping * old[axis]
+                sums = sums.index_add(1, entry.flatten(), old[axis].flatten(1))
+        if layer in depths:
+            results.append(sums)
+    return torch.stack(results, 1)
+
+
+def _factors(tables: Tensor, places: Tensor, groups: Sequence[int]) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """The tables of each group as numbers [F or 1, *shape], and the states that each axis is about [F, S]."""
+    numbers, read, placed = list(groups), 0, 0
+    while numbers:
+        order, count, own, *shape = numbers[: 3 + numbers[0]]
+        numbers = numbers[3 + order :]
+        size = (count if own else 1) * math.prod(shape)
+        where = places[placed : placed + order * count].view(order, count, 1)
+        entries = [start + torch.arange(states, device=where.device) for start, states in zip(where, shape, strict=True)]
+        log = tables[read : read + size].view(-1, math.prod(shape))
+        yield (log - log.amax(1, keepdim=True).detach()).exp().view(-1, *shape), entries
+        read, placed = read + size, placed + order * count

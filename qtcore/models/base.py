@@ -23,8 +23,10 @@ from qtcore.support.tensors import has_values
 from qtcore.variables import Variables
 
 FORMAT = "qtcore"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest that is read. A file without a graph's tensors is written as version 1, which is the same but for them."""
 STATISTICS = "statistics."  # prefix of preprocessing tensors in a file, next to the parameters
+GRAPH = "graph."  # prefix of tensors that belong to the configuration
 
 ENGINE_OPTIONS = ("n_layers", "damping", "temperature", "schedule", "until", "at_most")
 """The options of `BP` that a file may hold; torch.compile is up to the machine that loads it."""
@@ -75,6 +77,17 @@ class Model(nn.Module):
     def config(self) -> dict[str, Any]:
         """Constructor arguments that rebuild this model."""
         raise NotImplementedError
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The configuration as a file holds it: what is short, and what may be long, as tensors of whole numbers."""
+        return self.config(), {}
+
+    @classmethod
+    def unpacked(cls, config: dict[str, Any], arrays: dict[str, Tensor]) -> dict[str, Any]:
+        """The configuration, from what `packed` gave or a file claims; raise a ValueError for what it cannot have given."""
+        if arrays:
+            raise ValueError(f"it holds a graph, which a {cls.__name__} does not need")
+        return config
 
     def graph(self) -> Potentials:
         """The graph and the log-potentials on it, in the paper's convention (T = 1)."""
@@ -234,14 +247,17 @@ class Model(nn.Module):
             if (shape := list(torch.as_tensor(value).shape)) not in ([], [1], [self.size]):
                 raise InputError(f"the statistic {name!r} has the shape {shape}, not [] or [{self.size}] as the variables.")
 
+    def default_engine(self) -> Engine:
+        """The engine that a model of this configuration is made with."""
+        with torch.device("meta"):
+            return type(self)(**self.config()).engine
+
     def saved_engine(self) -> dict[str, Any] | None:
         """The options of the model's own engine as a file holds them, None if `config` says it all; raise an InputError for
         an engine that a file cannot hold."""
         if type(self.engine) is not BP:
             raise InputError(f"a file cannot hold the engine {self.engine}; set model.engine = qtcore.BP(…) first.")
-        with torch.device("meta"):
-            default = type(self)(**self.config()).engine
-        if replace(self.engine, torch_compile=False) == default:
+        if replace(self.engine, torch_compile=False) == self.default_engine():
             return None
         options = {name: getattr(self.engine, name) for name in ENGINE_OPTIONS}
         return {name: value for name, value in options.items() if value is not None}
@@ -257,7 +273,9 @@ class Model(nn.Module):
         record = self.provenance.as_dict()
         if self.image_shape is not None:
             record["image_shape"] = list(self.image_shape)
-        about = {"version": FORMAT_VERSION, "model": type(self).__name__, "config": self.config(), "notes": record}
+        config, arrays = self.packed()
+        tensors |= {GRAPH + name: array.contiguous() for name, array in arrays.items()}
+        about = {"version": 2 if arrays else 1, "model": type(self).__name__, "config": config, "notes": record}
         about |= {} if engine is None else {"engine": engine}
         metadata = {FORMAT: json.dumps(about)}  # one key, so that the same model always gives the same bytes
         try:  # through a temporary file of our own: save_file would leave one behind when killed
@@ -281,6 +299,9 @@ class TemperedModel(Model):
 
     def _tempered_config(self) -> dict[str, Any]:
         return {"n_layers": self.n_layers, "damping": self.damping, "learn_temperature": self.T.requires_grad}
+
+    def default_engine(self) -> Engine:
+        return BP(n_layers=self.n_layers, damping=self.damping)
 
     def temperature(self) -> Tensor:
         T: Tensor = self.T

@@ -14,6 +14,7 @@ from qtcore.errors import InputError, nearest
 from qtcore.models import uai
 from qtcore.models.base import TemperedModel
 from qtcore.models.builders import Builders
+from qtcore.models.packing import pack, read_whole, runs, unpack, whole
 from qtcore.models.templates import Tables, Template, check_variables, logic_templates, read_rule, read_shape, read_variables
 from qtcore.potentials import FactorPotentials, Wiring
 from qtcore.query import Query
@@ -254,34 +255,42 @@ class FactorGraph(Builders, TemperedModel):
     # ------------------------------------------------------------------ interface
 
     def config(self) -> dict[str, Any]:
-        variables: Any = self.n_states
+        return self._short_config() | {"n_states": self._variables(), "factors": self.factors(), "hidden": self.hidden}
+
+    def _short_config(self) -> dict[str, Any]:
+        """All of it but variables and factors, of which there may be millions."""
+        tables = {name: list(table.shape) for name, table in self.tables.items()} | self.rules
+        return {"tables": tables, "fixed": self.fixed} | self._tempered_config()
+
+    def _variables(self) -> Any:
+        if not self.names:
+            return self.n_states
+        states = zip(self.names, self.n_states, self.state_names, strict=True)
+        return {name: size if labels is None else labels for name, size, labels in states}
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        arrays = pack(self._named(), self.n_factors) | {"hidden": whole(self.hidden)}
         if self.names:
-            states = zip(self.names, self.n_states, self.state_names, strict=True)
-            variables = {name: size if labels is None else labels for name, size, labels in states}
-        graph = {
-            "n_states": variables,
-            "tables": {name: list(table.shape) for name, table in self.tables.items()} | self.rules,
-            "factors": self.factors(),
-            "hidden": self.hidden,
-            "fixed": self.fixed,
-        }
-        return graph | self._tempered_config()
+            return self._short_config() | {"n_states": self._variables()}, arrays
+        return self._short_config(), arrays | {"n_states": whole(self.n_states)}
+
+    @classmethod
+    def unpacked(cls, config: dict[str, Any], arrays: dict[str, Tensor]) -> dict[str, Any]:
+        if not arrays:
+            return config
+        lists = {name: read_whole(name, arrays, 1).tolist() for name in ("n_states", "hidden") if name in arrays}
+        for name in config.keys() & {"factors", *lists}:
+            raise ValueError(f"its configuration has the {name} twice")
+        return config | lists | {"factors": unpack(config["tables"], arrays)}
 
     def factors(self) -> list[tuple[str, list[list[int]]]]:
         """All factors in their order: the name of a table, with the scopes of the factors in succession that use it."""
-        owner = np.zeros(self.n_factors, dtype=np.int64)
-        named = [*self.templates.items(), *self.logic]
-        for index, (_, template) in enumerate(named):
-            owner[template.numbers] = index
-        ends = np.flatnonzero(np.diff(owner, append=-1)) + 1
-        done, start, result = [0] * len(named), 0, []
-        for end in ends.tolist():
-            index, size = int(owner[start]), end - start
-            name, template = named[index]
-            result.append((name, template.scopes[done[index] : done[index] + size].tolist()))
-            done[index] += size
-            start = end
-        return result
+        return [(name, scopes.tolist()) for name, scopes in runs(self._named(), self.n_factors)]
+
+    def _named(self) -> list[tuple[str, Template]]:
+        """All factors by their tables, then by their rules and the lengths of their scopes."""
+        place = {name: k for k, name in enumerate(self.rules)}
+        return [*self.templates.items(), *sorted(self.logic, key=lambda each: (place[each[0]], each[1].scopes.shape[1]))]
 
     def column_names(self) -> tuple[str, ...] | None:
         return tuple(self.names[i] for i in self.wiring.visible) if self.names else None

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from qtcore.errors import InputError, ModelFileError, UnknownNameError, nearest
 from qtcore.inference import BP
 from qtcore.inference.bp import SCHEDULES
-from qtcore.models.base import ENGINE_OPTIONS, FORMAT, FORMAT_VERSION, STATISTICS, Model
+from qtcore.models.base import ENGINE_OPTIONS, FORMAT, FORMAT_VERSION, GRAPH, STATISTICS, Model
 from qtcore.models.provenance import Provenance
 
 
@@ -80,12 +80,15 @@ def _read(path: Path, device: "torch.device | str") -> Model:
         kind = Model.registry.get(name) if isinstance(name, str) else None
         if kind is None:
             raise ModelFileError(f"{path} holds a model of the unknown kind {name!r}.")
+        arrays = {name.removeprefix(GRAPH): file.get_tensor(name).cpu() for name in file.keys() if name.startswith(GRAPH)}  # noqa: SIM118
         try:
-            empty = _empty(kind, about)
+            config = kind.unpacked(dict(about["config"]), arrays)
+            empty = _empty(kind, about, config, arrays)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, for sizes that overflow
             raise ModelFileError(f"{path} has a configuration that {kind.__name__} does not understand ({error}).") from error
         expected = {key: tuple(tensor.shape) for key, tensor in empty.state_dict().items()}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        names = [name for name in file.keys() if not name.startswith(GRAPH)]  # noqa: SIM118  (not a dict)
+        tensors = {name: file.get_tensor(name) for name in names}
     statistics = {name.removeprefix(STATISTICS): tensors.pop(name) for name in list(tensors) if name.startswith(STATISTICS)}
     tensors = empty.upgraded(tensors)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -106,7 +109,7 @@ def _read(path: Path, device: "torch.device | str") -> Model:
     except InputError as error:
         raise ModelFileError(f"{path} does not fit its own configuration: {error}") from error
     with torch.random.fork_rng(devices=[]), torch.device(device):  # the random initial weights are overwritten below
-        model = kind(**about["config"])
+        model = kind(**config)
     learned = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     model.load_state_dict(tensors, assign=True)
     for name, parameter in model.named_parameters():
@@ -116,20 +119,24 @@ def _read(path: Path, device: "torch.device | str") -> Model:
     return model
 
 
-def _empty(kind: type[Model], about: dict[str, Any]) -> Model:
+def _empty(kind: type[Model], about: dict[str, Any], config: dict[str, Any], arrays: dict[str, torch.Tensor]) -> Model:
     """The described model without numbers; raise a ValueError (or what its constructor raises) for anything that `Model.save`
     does not write."""
-    config, record = dict(about["config"]), dict(about["notes"])
+    given, record = dict(about["config"]), dict(about["notes"])
     image_shape = _image_shape(record.pop("image_shape", None))
     provenance = Provenance.from_dict(record)
-    for name in config.keys() & {"device", "dtype"}:
+    for name in given.keys() & {"device", "dtype"}:
         raise ValueError(f"its configuration has the unknown option {name!r}")
     with torch.device("meta"):  # shapes only, so that a small file cannot cause a huge allocation
         empty = kind(**config)
-    written = json.loads(json.dumps(empty.config()))
-    for name, value in config.items():
+    short, long = empty.packed() if arrays else (empty.config(), {})  # older files have all of it in words
+    written = json.loads(json.dumps(short))
+    for name, value in given.items():
         if name not in written or value != written[name]:
             raise ValueError(f"its configuration has the {name} {reprlib.repr(value)}")
+    for name, array in arrays.items():
+        if name not in long or array.dtype != long[name].dtype or not torch.equal(array, long[name]):
+            raise ValueError(f"its graph has other {name} than it seems to have")
     empty.engine = _engine(about.get("engine")) or empty.engine
     empty.provenance, empty.image_shape = provenance, image_shape or empty.image_shape
     return empty

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from qtcore.errors import InputError
 from qtcore.models.factor_graph import FactorGraph
+from qtcore.models.packing import read_whole, whole
 from qtcore.models.templates import Template, check_variables
 from qtcore.wiring import Whole, by_shape
 
@@ -119,6 +120,20 @@ class PairwiseMRF(FactorGraph):
     def config(self) -> dict[str, Any]:
         graph = {"n_states": self.n_states, "edges": self.edges, "hidden": self.hidden}
         return graph | self._tempered_config()
+
+    def packed(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        arrays = {"n_states": whole(self.n_states), "edges": whole(self._pairs), "hidden": whole(self.hidden)}
+        return self._tempered_config(), arrays
+
+    @classmethod
+    def unpacked(cls, config: dict[str, Any], arrays: dict[str, Tensor]) -> dict[str, Any]:
+        if not arrays:
+            return config
+        dims = {"n_states": 1, "edges": 2, "hidden": 1}
+        graph = {name: read_whole(name, arrays, dims[name]).numpy() for name in dims}
+        for name in config.keys() & graph.keys():
+            raise ValueError(f"its configuration has the {name} twice")
+        return config | graph
 
     def upgraded(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Tensors by their names of today, from a file with a tensor for every variable and every edge."""

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterator
-from statistics import median
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from qtcore.models.factor_graph import FactorGraph
+from qtcore.paper import graph_libraries as libraries
 from qtcore.query import Query
 
 LAYERS = 20
@@ -25,17 +27,26 @@ CASES: dict[str, tuple[int, int, int, int, bool]] = {  # variables, factors, the
 MANY = 1_000_000
 """Factors of the graph that is only built."""
 
+TREE = 100
+"""Variables of the tree on which pgmpy, whose belief propagation is exact, is compared with."""
+
+SAME = 1e-5
+"""Marginals of another library may differ by this."""
+
 
 def random_scopes(n: int, factors: int, order: int, seed: int = 0) -> Any:
-    """Scopes of distinct variables [factors, order], at random."""
+    """Scopes of distinct variables [factors, order], at random, no two of the same variables."""
     random = np.random.default_rng(seed)
     scopes = random.integers(n, size=(factors, order))
     while True:
         ordered = np.sort(scopes, 1)
-        twice = (ordered[:, 1:] == ordered[:, :-1]).any(1)
-        if not twice.any():
+        code = ordered @ (n ** np.arange(order))
+        _, first = np.unique(code, return_index=True)
+        wrong = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+        wrong |= ~np.isin(np.arange(factors), first)
+        if not wrong.any():
             return scopes
-        scopes[twice] = random.integers(n, size=(int(twice.sum()), order))
+        scopes[wrong] = random.integers(n, size=(int(wrong.sum()), order))
 
 
 def case(name: str) -> FactorGraph:
@@ -46,35 +57,85 @@ def case(name: str) -> FactorGraph:
     return FactorGraph([states] * n, {"factor": shape}, [("factor", random_scopes(n, factors, order))], n_layers=LAYERS)
 
 
+def tree(n: int = TREE, states: int = 4) -> FactorGraph:
+    """A random tree, on which belief propagation is exact after as many layers as its longest path has edges."""
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    scopes = [(int(random.integers(max(0, i - 5), i)), i) for i in range(1, n)]
+    return FactorGraph([states] * n, {"edge": [n - 1, states, states]}, [("edge", scopes)], n_layers=n)
+
+
+def nothing(model: FactorGraph) -> Query:
+    """A query without evidence."""
+    n = len(model.n_states)
+    return Query(torch.zeros(1, n), torch.zeros(1, n, dtype=torch.bool))
+
+
 def milliseconds(work: Callable[[], object], repeats: int) -> float:
-    """The median time of some runs, after one that does not count."""
+    """The best time of some runs, after one that does not count: what else runs on the machine only adds to it."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
-    return 1000 * median(times[1:])
+    return 1000 * min(times[1:])
 
 
-def rows(quick: bool = False) -> Iterator[tuple[str, float, float]]:
-    """For each case, milliseconds of one query and of a training step with several rows, all layers each."""
+@dataclass(frozen=True)
+class Row:
+    """Milliseconds of one query and of a training step with several rows, all layers each, and those of other libraries."""
+
+    name: str
+    query: float
+    step: float
+    others: dict[str, str]
+    """What another library took, as a multiple of ours; or why there is none."""
+
+
+def rows(quick: bool = False) -> Iterator[Row]:
     repeats = 3 if quick else 15
     for name in CASES:
         model = case(name)
         n, states = len(model.n_states), max(model.n_states)
         generator = torch.Generator().manual_seed(1)
-        nothing = Query(torch.zeros(1, n), torch.zeros(1, n, dtype=torch.bool))
         batch = Query(torch.randint(states, (ROWS, n), generator=generator), torch.rand(ROWS, n, generator=generator) < 0.5)
 
-        def ask(model: FactorGraph = model, query: Query = nothing) -> None:
+        def ask(model: FactorGraph = model) -> Any:
             with torch.no_grad():
-                model(query)
+                return model(nothing(model)).probs[0].double().numpy()
 
         def learn(model: FactorGraph = model, query: Query = batch) -> None:
             model.zero_grad()
             model.loss(query).backward()
 
-        yield name, milliseconds(ask, repeats), milliseconds(learn, max(2, repeats // 3))
+        asked = milliseconds(ask, repeats)
+        others = {
+            title: beside(asked, ask(), partial(libraries.pgmax, model, LAYERS, compiled), 3)
+            for title, compiled in (("PGMax", False), ("PGMax, compiled before", True))
+        }
+        yield Row(name, asked, milliseconds(learn, max(2, repeats // 3)), others)
+
+
+def beside(ours: float, expected: Any, make: Callable[[], libraries.Twin], repeats: int) -> str:
+    """How long a twin in another library takes, as a multiple of ours, if its marginals are the same."""
+    try:
+        twin = make()
+        difference = float(np.abs(twin.marginals(twin.run()) - expected).max())
+        theirs = milliseconds(twin.run, repeats)
+    except libraries.Unavailable as error:
+        return str(error)
+    if not difference <= SAME:
+        return f"other marginals, by {difference:.1g}"
+    return f"{theirs:.3g} ms ({theirs / ours:.2g}×)"
+
+
+def of_tree(quick: bool = False) -> tuple[float, str]:
+    """Milliseconds of a query on a tree, and what pgmpy takes."""
+    model = tree()
+    with torch.no_grad():
+        asked = milliseconds(lambda: model(nothing(model)), 3 if quick else 15)
+        expected = model(nothing(model)).probs[0].double().numpy()
+    return asked, beside(asked, expected, partial(libraries.pgmpy, model), 1)
 
 
 def building(factors: int = MANY) -> float:
@@ -87,9 +148,13 @@ def building(factors: int = MANY) -> float:
 
 
 def table(quick: bool = False) -> Iterator[str]:
-    """The lines of a table."""
-    yield f"| random graph, {LAYERS} layers | one query | training step of {ROWS} rows |"
-    yield "|---|---|---|"
-    for name, asked, learned in rows(quick):
-        yield f"| {name} | {asked:.3g} ms | {learned:.3g} ms |"
-    yield f"| {MANY:,} tied edges: built in {building():.2g} s | | |"
+    """The lines of a table: best times of several."""
+    titles = ("PGMax", "PGMax, compiled before")
+    yield f"| random graph, {LAYERS} layers | one query | {' | '.join(titles)} | training step of {ROWS} rows |"
+    yield "|---|---|---|---|---|"
+    for row in rows(quick):
+        others = " | ".join(row.others[title] for title in titles)
+        yield f"| {row.name} | {row.query:.3g} ms | {others} | {row.step:.3g} ms |"
+    asked, others = of_tree(quick)
+    yield f"| a tree of {TREE} variables of 4 states, exact: {asked:.3g} ms; pgmpy: {others} | | | | |"
+    yield f"| {MANY:,} tied edges: built in {building():.2g} s | | | | |"

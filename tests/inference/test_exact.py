@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 
-from qtcore import GaussianRBM, PairwiseMRF, Query, exact
+from qtcore import FactorGraph, GaussianRBM, PairwiseMRF, Query, exact
 from qtcore.errors import InputError
 
 from .. import oracle
-from ..strategies import EVIDENCE, KINDS, answer, ask, build, close, evidences, graphs, normal, randomise, seeds
+from ..strategies import EVIDENCE, KINDS, TEMPERED, answer, ask, build, close, evidences, graphs, normal, randomise, rng, seeds
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -65,6 +65,41 @@ def test_the_joint_table() -> None:
     close(joint.log_z, oracle.log_z(model), 1e-12)
     with pytest.raises(InputError, match="a GaussianRBM has real variables"):
         exact.joint(GaussianRBM(3, 2))
+
+
+@pytest.mark.parametrize("evidence", ["mixed", "none"])
+@pytest.mark.parametrize("kind", TEMPERED)
+def test_samples_have_the_marginals(kind: str, evidence: str) -> None:
+    """Within five standard errors, for every state of every variable and row."""
+    model, count = build(kind, 1), 4000
+    query = ask(model, 2, evidence)
+    drawn = exact.sample(model, query, count, rng(0))
+    hidden: Any = exact.hidden_marginals(model, query)
+    for states, expected in ((drawn.visible, exact.marginals(model, query)), (drawn.hidden, hidden)):
+        probs = expected.probs
+        shares = probs if probs.dim() > states.dim() - 1 else torch.stack([1 - probs, probs], -1)
+        found = (states[..., None] == torch.arange(shares.shape[-1])).double().mean(0)
+        assert bool(((found - shares).abs() <= 5 * (shares * (1 - shares) / count).sqrt() + 1e-12).all())
+
+
+def test_samples_are_of_the_joint_distribution() -> None:
+    """Not of one variable at a time: the frequency of every joint state, zeros included."""
+    table = normal(0, 2, 3, 2)
+    table[1, 2, 0] = table[0, 0, 1] = -torch.inf
+    model = FactorGraph((2, 3, 2, 2), {"three": table, "edge": normal(1, 3, 2)}, [("three", (0, 1, 2)), ("edge", (1, 3))])
+    count, nothing = 20_000, Query(torch.zeros(1, 4), torch.zeros(1, 4, dtype=torch.bool))
+    drawn = exact.sample(model, nothing, count, rng(0)).visible[:, 0]
+    weights = exact.joint(model).log_weights
+    shares = weights.flatten().softmax(0)
+    place = torch.tensor([weights.stride()]) @ drawn.T
+    found = torch.bincount(place[0], minlength=weights.numel()) / count
+    assert bool(((found - shares).abs() <= 5 * (shares * (1 - shares) / count).sqrt() + 1e-12).all())
+    assert torch.equal(exact.sample(model, nothing, 5, rng(3)).visible, exact.sample(model, nothing, 5, rng(3)).visible)
+    with pytest.raises(InputError, match="count must be a whole number ≥ 1, not 0"):
+        exact.sample(model, nothing, 0)
+    real = GaussianRBM(3, 2)
+    with pytest.raises(InputError, match="a GaussianRBM has real variables"):
+        exact.sample(real, ask(real))
 
 
 def test_refusals() -> None:

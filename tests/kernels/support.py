@@ -1,5 +1,6 @@
 """What the tests of the kernels share: who calls them, and what they are called with."""
 
+import math
 import os
 import shutil
 from typing import Any
@@ -9,10 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from qtcore.kernels.ops.factors import described
+
 from ..strategies import F64, rng
 
 F32 = torch.float32
-HAS_KERNEL = ("RBM", "DBM", "GaussianRBM", "GridMRF")
+HAS_KERNEL = ("RBM", "DBM", "GaussianRBM", "GridMRF", "PairwiseMRF", "FactorGraph")
 COMPILER = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 
@@ -79,6 +82,28 @@ def damped_grid_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
 def grid_inputs_at_depths(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
     """Beliefs after the first, the second and the last layer are asked for."""
     *tensors, n, damping = damped_grid_inputs(dtype, n)
+    return *tensors, sorted({1, min(2, n), n}), damping
+
+
+def factor_inputs(dtype: torch.dtype = F64, n: int = 3, damping: float = 0.0) -> tuple[Any, ...]:
+    """Pairs with tables of their own, more than a vector of them; pairs that share one; two of third order, one of fourth."""
+    sizes = (2, 3, 2, 3, 2, 2)
+    start = torch.tensor((0, *sizes)).cumsum(0)
+    pairs = [(0, 2), (2, 4), (4, 5), (5, 0), (0, 4), (2, 5), (5, 4), (4, 2), (2, 0), (0, 5)]
+    scopes = [pairs, [(1, 0), (3, 2), (1, 5)], [(0, 1, 2), (4, 3, 5)], [(1, 0, 2, 3)]]
+    shapes, own = [(2, 2), (3, 2), (2, 3, 2), (3, 2, 2, 3)], (True, False, True, False)
+    groups = described(shapes, [len(each) for each in scopes], own)
+    entries = sum(math.prod(s) * (len(each) if o else 1) for s, each, o in zip(shapes, scopes, own, strict=True))
+    places = torch.cat([start[torch.tensor(each).T].flatten() for each in scopes]).int()
+    return reals(0, entries, dtype=dtype), reals(1, 3, sum(sizes), dtype=dtype), places, groups, n, damping
+
+
+def damped_factor_inputs(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    return factor_inputs(dtype, n, 0.3)
+
+
+def factor_inputs_at_depths(dtype: torch.dtype = F64, n: int = 3) -> tuple[Any, ...]:
+    *tensors, n, damping = damped_factor_inputs(dtype, n)
     return *tensors, sorted({1, min(2, n), n}), damping
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qtcore import RBM, GridMRF, kernels
+from qtcore import RBM, FactorGraph, GridMRF, kernels
 
 from ..strategies import KINDS, answer, ask, build, close, learnable, randomise, rng
 from .support import F32, HAS_KERNEL, Calls, needs_compiler
@@ -86,6 +86,47 @@ def test_threads_share_a_batch(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
         close(tensor, alone_gradients[name], 1e-12)
 
 
+@needs_compiler
+@pytest.mark.parametrize("kind", ["PairwiseMRF", "FactorGraph"])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_layers_of_factor_graphs_are_the_plain_ones(kind: str, temperature: float) -> None:
+    """Visible and hidden marginals and residuals of each layer, also at several depths at once."""
+    model = build(kind, 3, damping=0.2, temperature=temperature)
+    query = ask(model, 4, "mixed", batch=3)
+    with Calls() as calls:
+        native = list(model.trace(query, 6))
+        at_depths = model.engine.run_depths(model, query, [1, 3, 6])
+    assert calls.names == ["factor_trace", "factor_layers"]
+    plain = list(model.layers(query, 6))
+    for ours, theirs in zip(native, plain, strict=True):
+        close(ours.marginals.probs, theirs.marginals.probs, 1e-12)
+        close(ours.hidden.probs, theirs.hidden.probs, 1e-12)
+        close(ours.residual, theirs.residual, 1e-12)
+    for depth, marginals in zip((1, 3, 6), at_depths, strict=True):
+        close(marginals.probs, plain[depth].marginals.probs, 1e-12)
+
+
+@needs_compiler
+def test_factors_that_the_kernel_cannot_take() -> None:
+    """Zeros, steep tables, maxima, large tables, tables of many axes: plain torch, as ever."""
+    steep, zero = torch.tensor([[0.0, 90.0], [0.0, 0.0]]), torch.tensor([[0.0, -torch.inf], [0.0, 0.0]])
+    for table, scope, options in (
+        (steep, (0, 1), {}),
+        (zero, (0, 1), {}),
+        (torch.eye(2), (0, 1), {"temperature": 0.0}),
+        (torch.zeros([2] * 9), tuple(range(9)), {}),
+        (torch.zeros([2] * 8), tuple(range(8)), {}),
+    ):
+        model = FactorGraph([2] * 9, {"factor": table}, [("factor", scope)], **options)
+        with Calls() as calls:
+            model(ask(model, 1, "none"))
+        assert len(calls.names) == (1 if table.dim() == 8 else 0)
+    model = FactorGraph([65, 64], {"factor": [65, 64]}, [("factor", (0, 1))])
+    with Calls() as calls:
+        model(model.query({}))
+    assert not calls.names
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Precision
 
@@ -105,6 +146,20 @@ def test_grid_gradients_do_not_drown_in_rounding() -> None:
     result = gradients(model, query)
     for name, expected in exact.items():
         close(result[name].double(), expected, 1e-5)
+
+
+def test_gradients_of_factor_graphs_do_not_drown_in_rounding() -> None:
+    """Likewise, where variables have many factors."""
+    n = 12
+    scopes = [(i, j) for i in range(n) for j in range(i)]
+    model = randomise(FactorGraph([3] * n, {"edge": [len(scopes), 3, 3]}, [("edge", scopes)], n_layers=15, dtype=F32), 0, 0.3)
+    query = ask(model, 1, "hard", batch=2)
+    double = FactorGraph(**model.config(), dtype=torch.float64)
+    double.load_state_dict(model.state_dict())
+    for backend in ("torch", "auto"):
+        with kernels.use(backend):
+            expected, result = gradients(double, query), gradients(model, query)
+        close(result["tables.edge"].double(), expected["tables.edge"], 1e-5)
 
 
 @pytest.fixture

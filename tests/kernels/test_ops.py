@@ -14,7 +14,7 @@ from torch.library import opcheck
 from qtcore import kernels
 from qtcore.errors import InputError
 from qtcore.kernels import buffers, reference
-from qtcore.kernels.ops import binary, both, damped, gaussian, grid
+from qtcore.kernels.ops import binary, both, damped, factors, gaussian, grid
 from qtcore.kernels.ops.shared import LANES, rows
 
 from ..strategies import F64, QUICK, close
@@ -24,8 +24,11 @@ from .support import (
     V,
     binary_inputs,
     damped_binary_inputs,
+    damped_factor_inputs,
     damped_gaussian_inputs,
     damped_grid_inputs,
+    factor_inputs,
+    factor_inputs_at_depths,
     gaussian_inputs,
     grid_inputs,
     grid_inputs_at_depths,
@@ -45,6 +48,9 @@ CASES: dict[str, Case] = {
     "grid": (kernels.grid_layers, reference.grid_layers, grid_inputs),
     "damped grid": (kernels.grid_layers, reference.grid_layers, damped_grid_inputs),
     "grid at depths": (kernels.grid_depths, reference.grid_depths, grid_inputs_at_depths),
+    "factors": (kernels.factor_layers, reference.factor_layers, factor_inputs),
+    "damped factors": (kernels.factor_layers, reference.factor_layers, damped_factor_inputs),
+    "factors at depths": (kernels.factor_depths, reference.factor_depths, factor_inputs_at_depths),
 }
 names = pytest.mark.parametrize("name", CASES)
 PLAIN = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -71,6 +77,7 @@ def test_opcheck(dtype: torch.dtype, keep: bool) -> None:
     opcheck(gaussian.forward, (*tracked(gaussian_inputs(dtype)), keep))
     opcheck(damped.forward, (*tracked(damped_gaussian_inputs(dtype)), keep))
     opcheck(grid.forward, (*tracked(grid_inputs_at_depths(dtype)), False, keep))
+    opcheck(factors.forward, (*tracked(factor_inputs_at_depths(dtype)), keep))
 
 
 def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
@@ -93,6 +100,10 @@ def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
     labels, *kept = (tensor.detach() for tensor in grid.forward(*inputs, True))
     opcheck(grid.backward, (*inputs, *kept, reals(9, *labels.shape)), test_utils=PLAIN)
     opcheck(grid.trace, (*grid_inputs(n=2), False))
+    inputs = tracked(factor_inputs_at_depths(n=2))
+    sums, states = (tensor.detach() for tensor in factors.forward(*inputs, True))
+    opcheck(factors.backward, (*inputs, states, reals(9, *sums.shape)), test_utils=PLAIN)
+    opcheck(factors.trace, factor_inputs(n=2))
 
 
 @pytest.mark.slow
@@ -177,6 +188,8 @@ def test_a_gradient_that_was_not_prepared_for(name: str) -> None:
     """`keep` is an economy: without it the backward pass runs the layers again."""
     _, _, make = CASES[name]
     operator = {"binary": binary.forward, "gaussian": gaussian.forward}.get(name, grid.forward)
+    if "factors" in name:
+        operator, make = factors.forward, factor_inputs_at_depths
     if operator is grid.forward:  # takes the depths as a list
         make = grid_inputs_at_depths
     extra = (False,) if operator is grid.forward else ()
@@ -211,6 +224,7 @@ def test_an_empty_batch(name: str) -> None:
     layers, _, make = CASES[name]
     first, *rest = tracked(make())
     no_batch = {"binary": {2}, "damped binary": {1}, "damped gaussian": {0}}  # biases of the hidden units
+    no_batch |= {each: {1} for each in CASES if "factors" in each}  # places
     shared = no_batch.get(name, set())
     empty = [x[:0] if isinstance(x, Tensor) and i not in shared else x for i, x in enumerate(rest)]
     result = outputs(layers(first, *empty))
@@ -336,6 +350,51 @@ def test_numbers_that_a_kernel_cannot_hold_are_refused() -> None:
         kernels.gaussian_layers(*gaussian_inputs()[:-1], 0.0)
 
 
+def test_factors_that_do_not_fit_are_refused() -> None:
+    tables, alone, places, groups, n, _ = factor_inputs()
+    for bad in (-1, alone.shape[1] - 1, 2**31 - 1):  # the second leaves room for one state
+        wrong = places.clone()
+        wrong[3] = bad
+        with pytest.raises(InputError, match="places must say where the states of a variable begin"):
+            kernels.factor_layers(tables, alone, wrong, groups, n)
+        for function in (factors.forward, factors.trace):
+            settings = ([n], 0.0, False) if function is factors.forward else (n, 0.0)
+            with pytest.raises(InputError, match="places must say"):
+                function(tables, alone, wrong, groups, *settings)
+    for numbers in ([1, 2, 1, 2], [9, 1, 1, *[1] * 9], [2, 10, 2, 2, 2], [2, 10, 1, 2], [2, 10]):
+        with pytest.raises(InputError, match="groups must give order"):
+            kernels.factor_layers(tables, alone, places, numbers, n)
+    for numbers in ([2, 0, 1, 2, 2], [2, 10, 1, 0, 2], [2, 1, 1, 65, 64], [2, 1, 1, 2**40, 2**40]):
+        with pytest.raises(InputError, match="a group has factors"):
+            kernels.factor_layers(tables, alone, places, numbers, n)
+    with pytest.raises(InputError, match="tables must have the shape"):
+        kernels.factor_layers(tables[1:], alone, places, groups, n)
+    with pytest.raises(InputError, match="places must be int32 of the shape"):
+        kernels.factor_layers(tables, alone, places.long(), groups, n)
+    with pytest.raises(InputError, match="too few for these factors"):
+        kernels.factor_layers(tables, alone[:, :2], places, groups, n)
+    for k in (0, 7, len(tables) - 1):
+        for bad in (-70.0, 70.0, -float("inf"), float("inf"), float("nan")):
+            wrong = tables.clone()
+            wrong[k] = bad
+            with pytest.raises(InputError, match="must be finite and lie within a range of 62"):
+                kernels.factor_layers(wrong, alone, places, groups, n)
+    for bad in (float("nan"), float("inf")):
+        wrong = alone.clone()
+        wrong[0, 1] = bad
+        with pytest.raises(InputError, match="alone must be finite"):
+            kernels.factor_layers(tables, wrong, places, groups, n)
+
+
+def test_a_trace_of_factors_ends_where_the_layers_end() -> None:
+    inputs = damped_factor_inputs(n=6)
+    sums, residual = kernels.factor_trace(*inputs)
+    close(sums, kernels.factor_depths(*inputs[:4], range(1, 7), 0.3), 1e-12)
+    assert residual.shape == (3, 6)
+    assert bool((residual > 0).all())
+    assert not sums.requires_grad
+
+
 def test_what_the_backward_pass_is_given_is_checked_too() -> None:
     inputs = binary_inputs()
     _, states, beliefs = binary.forward(*inputs, True)
@@ -358,7 +417,7 @@ def test_no_memory_is_a_memory_error(name: str) -> None:
     depth = [i for i, x in enumerate(make()) if isinstance(x, int | list)][-1]
     before = buffers.usage().lent
     for n in (10**13, 10**17):
-        given = [n] if name == "grid at depths" else n
+        given = [n] if name.endswith("at depths") else n
         inputs = [given if i == depth else x for i, x in enumerate(tracked(make()))]
         with pytest.raises(MemoryError, match="could not allocate"):
             layers(*inputs)

@@ -13,6 +13,8 @@ state out; so the messages of −∞ are counted, the others added up, and a cav
 """
 
 import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,11 +22,13 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn.functional import pad
 
+from qtcore import kernels
 from qtcore.errors import InputError
 from qtcore.inference.bp import categorical, logic
 from qtcore.inference.bp.passing import Choices, Passing, check_size, damp
+from qtcore.inference.engine import Layer
 from qtcore.potentials import FactorPotentials
-from qtcore.support.tensors import has_values, log_sum
+from qtcore.support.tensors import has_values, is_batched, log_sum
 
 LARGE = 64
 """For a batch, tables of at least so many entries go through torch's batched matrix product. Products of smaller ones, or for a
@@ -144,23 +148,41 @@ class FactorPassing(Passing):
         assert choices.T is not None
         self.T, self.choices, self.potentials = choices.T, choices, potentials
         self.wiring, self.where = potentials.wiring, potentials.wiring.on(evidence.device)
-        self.has_zeros = any(_has_zeros(tensor) for tensor in (potentials.unary, *potentials.tables))
-        self.unary = categorical.scale(potentials.unary, 1 / self.T)[:, None]
         self.evidence = evidence
-        self.scaled_evidence = categorical.scale(evidence, 1 / self.T)
-        tables = [categorical.scale(tables, 1 / self.T) for tables in potentials.tables]
-        given = (potentials.unary, *potentials.tables)  # what overflows in units of T is no zero
-        check_size(choices, *(categorical.without_zeros(tensor) / self.T for tensor in given))
-        self.arithmetic = [self._arithmetic(each) for each in tables]
-        self.tables = [
-            self._prepared(each if used is None else each.index_select(0, used), numbers)
-            for numbers, used, each in zip(self.arithmetic, self.where.tables, tables, strict=True)
+        given = [potentials.unary, *potentials.tables]
+        ends = check_size(choices, *given, raw=True)
+        zeros = [low == -math.inf for low, _ in ends]
+        self.has_zeros = any(zeros)
+        scaled = [self._in_units(tensor, zero) for tensor, zero in zip(given, zeros, strict=True)]
+        self.unary, self.scaled_tables = scaled[0][:, None], scaled[1:]
+        self.scaled_evidence = self._in_units(evidence, zeros=True)
+        self.arithmetic = [
+            self._arithmetic(tables, high - low)
+            for tables, (low, high) in zip(self.scaled_tables, ends[1:], strict=True)
         ]
 
-    def _arithmetic(self, tables: Tensor) -> Arithmetic:
+    def _is_one(self) -> bool:
+        """Whether T is 1 for good, so that there is nothing to scale. (A device is not waited for.)"""
+        return self.T.is_cpu and has_values(self.T) and not self.T.requires_grad and float(self.T) == 1
+
+    def _in_units(self, log: Tensor, zeros: bool) -> Tensor:
+        if self._is_one():
+            return log
+        return categorical.scale(log, 1 / self.T) if zeros else log * (1 / self.T)
+
+    def _arithmetic(self, tables: Tensor, extent: float) -> Arithmetic:
         if not self.choices.sums:
             return Maxima
-        return Sums if categorical.is_mild(tables) else Logs
+        return Sums if extent <= categorical.MATRIX_PRODUCT_RANGE and not is_batched(tables) else Logs
+
+    @cached_property
+    def tables(self) -> list[Tensor]:
+        """The table of each factor, or the one that all of a group share, as `outgoing` takes them."""
+        return [self._prepared(self._used(group), numbers) for group, numbers in enumerate(self.arithmetic)]
+
+    def _used(self, group: int) -> Tensor:
+        tables, used = self.scaled_tables[group], self.where.tables[group]
+        return tables if used is None else tables.index_select(0, used)
 
     def _prepared(self, tables: Tensor, numbers: Arithmetic) -> Tensor:
         """Tables [F, *shape] as [*shape, F], in the order in memory that is read fastest."""
@@ -236,12 +258,19 @@ class FactorPassing(Passing):
         return new, {"residual": self.T * residual}
 
     def answers(self, messages: Tensor) -> tuple[Distribution, Distribution]:
-        """Marginals; a state that is ruled out by evidence gets its −1000, by a table −∞ as padding does."""
-        sums = self.sums(messages)
+        return self._answers(self.where.collect(messages))
+
+    def _answers(self, collected: Tensor) -> tuple[Distribution, Distribution]:
+        """Marginals, from the sums of all messages about each state [total, B]; a state that is ruled out by evidence gets
+        its −1000, by a table −∞ as padding does."""
+        sums = self.unary + collected
         if self.has_zeros:
             self._refuse_contradictions(~(sums + self.scaled_evidence).isneginf())
+            logits = categorical.scale(sums, self.T)
+        else:
+            logits = sums if self._is_one() else sums * self.T
         shown = self.evidence.clamp_min(categorical.HARD_LOG)
-        return self.potentials.answers(self.where.rows(categorical.scale(sums, self.T) + shown))
+        return self.potentials.answers(self.where.rows(logits + shown))
 
     def shown(self, messages: Tensor) -> dict[str, Tensor]:
         """On a pairwise graph, "directed" messages [2E, B, S] padded with 0: entry 2e goes along edge e, 2e + 1 back."""
@@ -270,17 +299,58 @@ class FactorPassing(Passing):
     @staticmethod
     def kept_bytes(potentials: FactorPotentials, shape: tuple[int, ...], n_layers: int, damped: bool = False) -> int:
         kept = 0
-        for group, tables in zip(potentials.wiring.groups, potentials.tables, strict=True):
-            linear = group.rule or (categorical.is_mild(tables) and len(group.shape) == 2)
+        groups, itemsize = potentials.wiring.groups, potentials.unary.dtype.itemsize
+        mild = [categorical.is_mild(tables) for tables in potentials.tables]
+        if all(mild) and kernels.fits([group.shape for group in groups]) and kernels.usable(potentials.unary):
+            messages = sum(len(group.scope) * sum(group.shape) for group in groups)
+            return (n_layers + 1) * (messages + potentials.wiring.total) * itemsize
+        for group, is_mild in zip(groups, mild, strict=True):
+            linear = group.rule or (is_mild and len(group.shape) == 2)
             scores = 0 if linear else 2 * math.prod(group.shape)
             kept += len(group.scope) * ((LOGIC if group.rule else 8) * sum(group.shape) + scores)
-        return n_layers * max(1, kept) * potentials.unary.dtype.itemsize
+        return n_layers * max(1, kept) * itemsize
+
+    # ------------------------------------------------------------------ by the kernel
+
+    def after(self, n_layers: int) -> Distribution:
+        return self.after_each([n_layers])[0] if n_layers and self._native() else super().after(n_layers)
+
+    def after_each(self, depths: Sequence[int]) -> list[Distribution]:
+        if not (min(depths) and self._native()):
+            return super().after_each(depths)
+        sums = kernels.factor_depths(*self._numbers(), depths, self.choices.damping)
+        return [self._answers(each.T)[0] for each in sums.unbind(1)]
+
+    def trace(self, n_layers: int) -> Iterator[Layer] | None:
+        return self._trace(n_layers) if n_layers and self._native() else None
+
+    def _trace(self, n_layers: int) -> Iterator[Layer]:
+        """All layers at once by the kernel; each is made into distributions when it is asked for."""
+        yield Layer(0, *self.answers(self.initial()), self.before()["residual"], {})
+        sums, residual = kernels.factor_trace(*self._numbers(), n_layers, self.choices.damping)
+        for k in range(n_layers):
+            yield Layer(k + 1, *self._answers(sums[:, k].T), self.T * residual[:, k], {})
+
+    def _native(self) -> bool:
+        """Whether the kernel applies: potentials as numbers, in tables that are not too large."""
+        groups = self.wiring.groups
+        if not groups or self.has_zeros or any(numbers is not Sums for numbers in self.arithmetic):
+            return False
+        return kernels.fits([group.shape for group in groups]) and kernels.usable(
+            self.unary, self.evidence, *self.scaled_tables
+        )
+
+    def _numbers(self) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+        """What the kernel takes: tables, unaries with evidence, and the graph."""
+        tables = [self._used(k).flatten() for k in range(len(self.scaled_tables))]
+        alone = (self.unary + self.scaled_evidence).T
+        groups = self.wiring.groups
+        own = [len(group.tables) > 1 or len(group.scope) == 1 for group in groups]
+        described = kernels.described([group.shape for group in groups], [len(group.scope) for group in groups], own)
+        return tables[0] if len(tables) == 1 else torch.cat(tables), alone, self.where.places, described
 
 
 def _normalised(message: Tensor) -> Tensor:
-    """The same message [S, …] with its largest entry at 0. No answer depends on this constant, nor does its gradient."""
-    return message - message.detach().amax(0).clamp_min(torch.finfo(message.dtype).min)  # if all are −∞, they remain so
-
-
-def _has_zeros(log: Tensor) -> bool:
-    return has_values(log) and bool(log.detach().isneginf().any())
+    """The same message [S, …] with its largest entry at 0. No answer depends on this constant; but its gradient makes that
+    of a message sum to 0 over the states, or each layer would multiply what rounding leaves of that sum."""
+    return message - message.amax(0).clamp_min(torch.finfo(message.dtype).min)  # if all are −∞, they remain so

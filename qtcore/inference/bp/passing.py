@@ -101,22 +101,29 @@ ROOM = 1e-8
 """Potentials in units of T may reach this share of the largest number: sums over neighbours and over rows need the rest."""
 
 
-def check_size(choices: Choices, *potentials: Tensor) -> list[tuple[float, float]]:
+def check_size(choices: Choices, *potentials: Tensor, raw: bool = False) -> list[tuple[float, float]]:
     """The smallest and the largest entry of each of these potentials, all in units of T; a NotFiniteError if sums of them and
-    of evidence may overflow. Zeros where there are no values to look at."""
+    of evidence may overflow. Zeros where there are no values to look at.
+
+    With `raw`, they are given in units of 1, and −∞ is a potential of zero: what overflows in units of T is none."""
     assert choices.T is not None
     if not has_values(choices.T, *potentials):
         return [(0.0, 0.0)] * len(potentials)
     ends = [end for potential in potentials if potential.numel() for end in potential.detach().aminmax()]
     T, *values = numbers(choices.T.detach(), *ends)
-    size, dtype = max(HARD_LOGIT / T if T else math.inf, *map(abs, values)), potentials[0].dtype
+    unit = T if raw and T else 1.0
+    pairs = iter([(low / unit, high / unit) for low, high in zip(values[::2], values[1::2], strict=True)])
+    result = [next(pairs) if potential.numel() else (0.0, 0.0) for potential in potentials]
+    if raw and -math.inf in values:  # look at the others again, without
+        finite = [potential.detach()[~potential.isneginf()] for potential in potentials]
+        values = numbers(*(end for potential in finite if potential.numel() for end in potential.aminmax()))
+    size, dtype = max([HARD_LOGIT / T if T else math.inf, *(abs(value) / unit for value in values)]), potentials[0].dtype
     if not size <= ROOM * torch.finfo(dtype).max or any(map(math.isnan, values)):
         raise NotFiniteError(
             f"{choices.owner}: potentials and evidence of up to {size:.3g}, in units of the temperature {T:g}, are "
             f"too extreme for {str(dtype).removeprefix('torch.')}; give smaller ones, or another temperature (0: max-product)."
         )
-    pairs = zip(values[::2], values[1::2], strict=True)
-    return [next(pairs) if potential.numel() else (0.0, 0.0) for potential in potentials]
+    return result
 
 
 def check_finite(owner: str, name: str, layer: int, *tensors: Tensor) -> None:

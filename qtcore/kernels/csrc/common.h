@@ -27,7 +27,7 @@ typedef int64_t integer; /* torch's indices */
 #define SIMD _Pragma("GCC ivdep")
 #define EXPORT __attribute__((visibility("default")))
 
-enum fault { BAD_COUNT = 1, BAD_INDEX = 2, STOPPED = 3 }; /* as in ops/shared.py */
+enum fault { BAD_COUNT = 1, BAD_INDEX = 2, STOPPED = 3, BAD_PLACE = 4, BAD_TABLE = 5 }; /* as in ops/shared.py */
 
 /* A task's layout, for build.py to compare with its own: names and offsets of all fields, then NULL and the size. */
 typedef struct {
@@ -79,7 +79,17 @@ static inline float float_log(float x) {
     float series = 1.0f + z * (1.0f / 3 + z * (0.2f + z * (1.0f / 7 + z * (1.0f / 9))));
     return k * 0.69314718f + 2.0f * s * series;
 }
-static inline real fast_log(real x) { return sizeof(real) == 4 ? (real)float_log((float)x) : (real)log((double)x); }
+static inline double double_log(double x) {
+    const uint64_t half = 0x3fe6a09e667f3bcd; /* bits of sqrt(1/2) */
+    union { double f; uint64_t i; } bits = {x};
+    uint64_t shifted = bits.i - half + ((uint64_t)1024 << 52);
+    double k = (double)((int)(shifted >> 52) - 1024);
+    bits.i = (shifted & 0xfffffffffffff) + half;
+    double s = (bits.f - 1) / (bits.f + 1), z = s * s, series = 1.0 / 21;
+    for (int n = 19; n > 0; n -= 2) series = series * z + 1.0 / n;
+    return k * 0.6931471805599453 + 2 * s * series;
+}
+static inline real fast_log(real x) { return sizeof(real) == 4 ? (real)float_log((float)x) : (real)double_log(x); }
 
 /* exp(x), likewise: x = k log 2 + r with |r| < 0.35, a power of 2 times a series. Below −87 it stays at e^−87. */
 static inline float float_exp(float x) {
@@ -89,4 +99,13 @@ static inline float float_exp(float x) {
     union { int i; float f; } power = {((int)k + 127) << 23};
     return series * power.f;
 }
-static inline real fast_exp(real x) { return sizeof(real) == 4 ? (real)float_exp((float)x) : (real)exp((double)x); }
+/* log 2 in two parts: k times the first is exact. fma, since sums may be reordered. Below −708 it stays at e^−708. */
+static inline double double_exp(double x) {
+    x = x < -708.0 ? -708.0 : x;
+    double k = rint(x * 1.4426950408889634);
+    double r = fma(k, -1.90821492927058770002e-10, fma(k, -0.693147180369123816490, x)), series = 1.0 / 13;
+    for (int n = 12; n > 0; n--) series = (1 + r * series) / n;
+    union { int64_t i; double f; } power = {(int64_t)((int)k + 1023) << 52};
+    return (1 + r * series) * power.f;
+}
+static inline real fast_exp(real x) { return sizeof(real) == 4 ? (real)float_exp((float)x) : (real)double_exp(x); }

@@ -13,6 +13,7 @@ from qtcore.kernels.build import GridTask
 from qtcore.kernels.ops.shared import (
     call,
     check_depth,
+    check_depths,
     check_reals,
     needs_gradient,
     nothing,
@@ -65,11 +66,6 @@ def grid_trace(
     share of its label's belief [B, N, height, width, S], and the largest change of a message in log-odds [B, N]."""
     inputs = (tensor.detach() for tensor in (table, evidence, own))
     return trace(*inputs, list(clones), n_layers, float(damping), rounds(table.dtype))
-
-
-def _check_depths(depths: Sequence[int]) -> None:
-    if not depths or min(depths) < 1 or sorted(set(depths)) != list(depths):
-        raise InputError(f"the kernels run at least one layer, and several depths in rising order, not {list(depths)}.")
 
 
 def rounds(dtype: torch.dtype) -> bool:
@@ -149,7 +145,7 @@ def forward(
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check(table, evidence, own, clones, damping)
-    _check_depths(depths)
+    check_depths(depths)
     least = _check_values(table, evidence, own)
     potential, parts = rows(table, _lanes(table.dtype)), parts_of(len(evidence))
     padded = potential.shape[2]
@@ -188,7 +184,7 @@ def _(
     keep: bool,
 ) -> tuple[Tensor, ...]:
     _check(table, evidence, own, clones, damping)
-    _check_depths(depths)
+    check_depths(depths)
     padded = vectors(table.shape[2], _lanes(table.dtype))
     shapes = _kept_shapes(evidence.shape[0], depths[-1] + 1, evidence, padded) if keep else ((0,), (0,))
     labels = evidence.new_empty(_at_depths(evidence, depths))
@@ -252,7 +248,7 @@ def backward(
     d_labels: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check(table, evidence, own, clones, damping)
-    _check_depths(depths)
+    check_depths(depths)
     least = _check_values(table, evidence, own)
     transposed, parts = rows(table.transpose(1, 2), _lanes(table.dtype)), parts_of(len(evidence))
     padded = transposed.shape[2]

@@ -24,6 +24,8 @@ LANES = 8
 FAULTS = {
     1: "count must lie between 0 and the row length of index.",
     2: "index must name rows of W, but one of its used entries lies outside.",
+    4: "places must say where the states of a variable begin, but one of them lies outside.",
+    5: "the log-potentials of a table must be finite and lie within a range of 62.",
 }
 """What a kernel returns, as in csrc/common.h."""
 
@@ -97,6 +99,11 @@ def _check_place(name: str, tensor: Tensor, shape: Sequence[int], like: Tensor) 
 def check_depth(n_layers: int) -> None:
     if n_layers < 1:
         raise InputError(f"the kernels run at least one layer, not {n_layers}.")
+
+
+def check_depths(depths: Sequence[int]) -> None:
+    if not depths or min(depths) < 1 or sorted(set(depths)) != list(depths):
+        raise InputError(f"the kernels run at least one layer, and several depths in rising order, not {list(depths)}.")
 
 
 def check_damping(damping: float) -> None:
