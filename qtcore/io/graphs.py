@@ -24,8 +24,11 @@ UNTIL = 1e-4
 """Messages have converged when none changes by more than this."""
 AT_MOST = 1000
 """Layers after which belief propagation gives up."""
-AUTO_DAMPING = 0.5
-"""Damping of belief propagation where `auto` has to use it: graphs that are too wide for exact answers have many loops."""
+PLAIN = BP(damping=0.0, until=UNTIL, at_most=AT_MOST)
+DAMPED = BP(damping=0.5, until=UNTIL, at_most=AT_MOST)
+RESIDUAL = BP(damping=0.5, schedule="residual", until=UNTIL, at_most=AT_MOST)
+"""Belief propagation in the table of a folder, and the last two where `auto` has to use it: graphs that are too wide for exact
+answers have many loops, and messages need damping."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,16 @@ def ask(model: FactorGraph, query: Query, engine: Engine) -> Answer:
 
 
 def ask_auto(model: FactorGraph, query: Query) -> Answer:
-    """Exact marginals where the graph is narrow enough, and those of damped belief propagation elsewhere."""
+    """Exact marginals where the graph is narrow enough; elsewhere those of damped belief propagation, and where its messages
+    do not converge, those of the residual schedule."""
     start = time.perf_counter()
     try:
         return ask(model, query, Exact())
     except TooWideError:
-        answer = ask(model, query, BP(damping=AUTO_DAMPING, until=UNTIL, at_most=AT_MOST))
-        return replace(answer, seconds=time.perf_counter() - start)  # with what the attempt took
+        answer = ask(model, query, DAMPED)
+        if not answer.converged:
+            answer = ask(model, query, RESIDUAL)
+        return replace(answer, seconds=time.perf_counter() - start)  # with what the attempts took
 
 
 def log_z(model: FactorGraph, query: Query) -> float:
@@ -114,22 +120,23 @@ def log_z(model: FactorGraph, query: Query) -> float:
 
 
 def table(folder: Path) -> Iterator[str]:
-    """Lines of a table over all graphs of a folder that have reference marginals: plain, damped and automatic inference."""
+    """Lines of a table over all graphs of a folder that have reference marginals: plain, damped, residual and automatic
+    inference."""
     found = [path for path in sorted(folder.glob("*.uai")) if path.with_name(f"{path.name}.MAR").exists()]
     if not found:
         raise InputError(f"{folder} has no graph with its reference marginals (name.uai with name.uai.MAR).")
-    yield "| graph | variables | factors | width | bp | bp, damping 0.5 | auto | |"
-    yield "|---|---|---|---|---|---|---|---|"
-    totals: list[list[float]] = [[], [], []]
+    yield "| graph | variables | factors | width | bp | bp, damping 0.5 | residual, damping 0.5 | auto | |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    totals: list[list[float]] = [[], [], [], []]
     for path in found:
         model = FactorGraph.from_uai(path)
         evidence = path.with_name(f"{path.name}.evid")
         known = uai.read_evidence(evidence, model.n_states) if evidence.exists() else {}
         reference, query = uai.read_marginals(path.with_name(f"{path.name}.MAR"), model.n_states), model.query(known)
         order = order_of(model.graph(), model.evidence(query))
-        plain, damped = (ask(model, query, choose("bp", None, None, damping)) for damping in (0.0, 0.5))
+        by_bp = [ask(model, query, engine) for engine in (PLAIN, DAMPED, RESIDUAL)]
         auto, cells = ask_auto(model, query), []
-        for answer, total in zip((plain, damped, auto), totals, strict=True):
+        for answer, total in zip((*by_bp, auto), totals, strict=True):
             result = compare(answer.marginals, reference, set(known))
             total.append(result.score)
             cells.append(f"{result.hellinger:.4f} ({result.score:.1f}{'' if answer.converged else ', not converged'})")
