@@ -100,7 +100,8 @@ def results(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     def run(parts: Any, work: Any, stop: Any) -> None:
-        stop()
+        if stop is not None:
+            stop()
         threads.run(parts, work)
 
     for name in build.KERNELS:
@@ -120,7 +121,8 @@ def test_every_kernel_stops(results: dict[str, int]) -> None:
             model = build_model(kind, damping=damping)
             with contextlib.suppress(NotFiniteError):  # what was not computed is whatever was in memory
                 list(model.trace(ask(model)))
-    assert results == dict.fromkeys(build.KERNELS, shared.STOPPED)
+    no_layers = {"factors_prepare": 0}
+    assert results == dict.fromkeys(build.KERNELS, shared.STOPPED) | no_layers
 
 
 def test_memory_outlives_whoever_works_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def _call(
     """Run a kernel; returns the tables as it took them, in chunks."""
     logs, alone, places, numbers = inputs
     lanes, batch, dtype = _lanes(logs.dtype), len(alone), logs.dtype
-    task = FactorsTask(len(groups), alone.shape[1], _messages(groups, lanes), depths[-1], damping)
+    task = FactorsTask(len(groups), alone.shape[1], _messages(groups, lanes), 0, damping)
     task.n_depths, task.keep, task.tables_size = len(depths), int(keep), sum(_sizes(groups, lanes))
     given = {
         "shapes": torch.tensor(list(numbers), dtype=torch.int64),
@@ -181,6 +181,7 @@ def _call(
         "tables": buffers.lend((task.tables_size,), dtype),
     }
     call("factors_prepare", task, dtype, [(0, 1, 0)], logs=logs.contiguous(), **given)
+    task.layers = depths[-1]  # before, it would have seemed to take long
     call(kernel, task, dtype, parts_of(batch), **given, **results)
     return given["tables"]
 
