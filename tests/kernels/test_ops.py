@@ -110,6 +110,7 @@ def test_opcheck_of_the_backward_operators_and_of_the_trace() -> None:
 @names
 def test_torch_compile_takes_them_whole(name: str) -> None:
     """In one graph, forward and backward; "aot_eager" compiles all but the last step."""
+    torch._dynamo.reset()  # which counts all cases as one function that is compiled again and again
     layers, _, make = CASES[name]
 
     def loss(*inputs: Any) -> Tensor:
