@@ -17,7 +17,7 @@ from xdist.scheduler import LoadFileScheduling
 
 # Drawn anew from the same seed in every run, so that a failure is there again tomorrow.
 settings.register_profile(
-    "qtcore", deadline=None, derandomize=True, max_examples=15, suppress_health_check=[HealthCheck.too_slow]
+    "qtcore", deadline=None, derandomize=True, max_examples=10, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("check", settings.get_profile("qtcore"), max_examples=2)
 settings.load_profile("qtcore")

@@ -14,7 +14,7 @@ from qtcore import DBM, RBM, FactorGraph, GaussianRBM, GridMRF, PairwiseMRF, Que
 from qtcore.inference import Layer
 from qtcore.models.base import TemperedModel
 
-from ..strategies import KINDS, QUICK, answer, backends
+from ..strategies import KINDS, answer, backends
 
 SIZES: dict[str, Any] = {
     "RBM": (RBM, (5, 4), {}),
@@ -93,27 +93,29 @@ def tensors_of(layer: Layer) -> list[Tensor]:
     return [answer(layer.marginals), answer(layer.hidden), layer.residual, *layer.messages.values(), *layer.info.values()]
 
 
-@pytest.mark.parametrize(("how", "soft"), [("argument", False), ("context", True)])
+@pytest.mark.parametrize(
+    ("how", "soft", "damping", "temperature"),
+    [("argument", False, 0.0, 1.0), ("context", True, 0.2, 1.0), ("argument", True, 0.0, 0.0)],
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_inference_stays_on_cuda(kind: str, how: str, soft: bool) -> None:
-    for damping, temperature in ((0.0, 1.0), (0.2, 1.0), (0.0, 0.0))[: 1 if QUICK else 3]:
-        options: dict[str, Any] = {"damping": damping}
-        if issubclass(SIZES[kind][0], TemperedModel):
-            options["temperature"] = temperature
-        with fake_cuda():
-            if how == "argument":
-                model = make(kind, device="cuda", **options)
-            else:
-                with torch.device("cuda"):
-                    model = make(kind, **options)
-            assert {tensor.device.type for tensor in model.state_dict().values()} == {"cuda"}
-            assert {buffer.device.type for buffer in model.buffers()} <= {"cuda"}
-            query = question(kind, "cuda", soft)
-            for _ in backends():  # native kernels are for the CPU
-                assert answer(model(query)).device.type == "cuda"
-                assert model.loss(query).device.type == "cuda"
-            for layer in model.layers(query):
-                assert {tensor.device.type for tensor in tensors_of(layer)} == {"cuda"}
+def test_inference_stays_on_cuda(kind: str, how: str, soft: bool, damping: float, temperature: float) -> None:
+    options: dict[str, Any] = {"damping": damping}
+    if issubclass(SIZES[kind][0], TemperedModel):
+        options["temperature"] = temperature
+    with fake_cuda():
+        if how == "argument":
+            model = make(kind, device="cuda", **options)
+        else:
+            with torch.device("cuda"):
+                model = make(kind, **options)
+        assert {tensor.device.type for tensor in model.state_dict().values()} == {"cuda"}
+        assert {buffer.device.type for buffer in model.buffers()} <= {"cuda"}
+        query = question(kind, "cuda", soft)
+        for _ in backends():  # native kernels are for the CPU
+            assert answer(model(query)).device.type == "cuda"
+            assert model.loss(query).device.type == "cuda"
+        for layer in model.layers(query):
+            assert {tensor.device.type for tensor in tensors_of(layer)} == {"cuda"}
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "flooding"])

@@ -15,7 +15,7 @@ from qtcore.errors import InputError, NotFiniteError
 from qtcore.models.base import Model
 
 from .. import oracle as exact
-from ..strategies import QUICK, TEMPERED, answer, ask, backends, close, examples, learnable, rng, seeds
+from ..strategies import TEMPERED, answer, ask, backends, close, examples, learnable, rng, seeds
 
 F32 = torch.float32
 SIZE = 1000.0
@@ -23,7 +23,7 @@ SIZE = 1000.0
 
 def extreme(kind: str, seed: int, size: float = SIZE, **options: Any) -> Any:
     """A float32 model whose numbers are 0, ±size, or in between."""
-    options = {"n_layers": 10 if QUICK else 20, "dtype": F32} | options
+    options = {"n_layers": 10, "dtype": F32} | options
     model: Any = {
         "RBM": lambda: RBM(5, 4, **options),
         "DBM": lambda: DBM(4, 3, 3, **options),
