@@ -11,8 +11,8 @@ from qtcore.models.base import Model
 METHODS = {"pcd": "PCD", "advil": "AdVIL"}
 """Other ways to train the same model; the query-trained one has the plain name."""
 OTHER_KIND = {"rbm": "dbm", "dbm": "rbm"}
-FIXED = "fixed"
-"""The same model, trained at a single depth."""
+FIXED, FIXED_DEPTH = "fixed", 15
+"""The same model, trained at a single depth: that of the paper's grid."""
 
 Make = Callable[[str, Model, int], engine.Run]
 
@@ -26,7 +26,7 @@ def offered(name: str, layers: Sequence[int], depth: int) -> dict[str, str]:
     if other and _sibling(name, other) in shipped:
         options[other] = other.upper()
     if _sibling(name, FIXED) in shipped:
-        options[FIXED] = "fixed depth"
+        options[FIXED] = f"trained at {FIXED_DEPTH} layers"
     if name in shipped:
         options["untrained"] = "untrained"
     return options | {f"layers-{count}": f"{'stop at' if count < depth else 'go on to'} {count}" for count in layers}
@@ -85,5 +85,6 @@ class Comparison:
         else:
             other = engine.model(_sibling(self.name, self.value))
             own_kind = OTHER_KIND.get(self.value)
-            labels = (own_kind.upper(), self.value.upper()) if own_kind else ("QT", METHODS.get(self.value, "fixed depth"))
+            theirs = METHODS.get(self.value, f"at {FIXED_DEPTH} layers")
+            labels = (own_kind.upper(), self.value.upper()) if own_kind else ("QT", theirs)
         return [make(labels[0], model, self._depth), make(labels[1], other, self._depth)]

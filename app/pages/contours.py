@@ -332,9 +332,9 @@ def explanation() -> list[Viewable]:
             "What happens in a layer",
             r"Every pixel sends to each of its 8 neighbours what it believes without that neighbour: "
             r"$m_{ij}(t) = \log \sum_s \exp\big(\theta_{ij}(s,t) + u_i(s) + \sum_{k \neq j} m_{ki}(s)\big)$. "
-            r"Information moves by one pixel per layer. Training asked for the right answer after 8 to 20 layers, drawn anew "
-            r"in every step: it gets better with every layer, and stays. A model that was trained at 15 layers alone can be "
-            r"compared with; it is right there and nowhere else.",
+            r"Information moves by one pixel per layer. Training asked for the right answer after 8 to 20 layers (for "
+            r"drawings up to 24), drawn anew in every step: it gets better with every layer, and stays. A model that was "
+            r"trained at 15 layers alone can be compared with; it is right there and nowhere else.",
         ),
         card(
             "Clones",

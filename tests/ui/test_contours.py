@@ -46,7 +46,7 @@ def test_the_iou_rises_and_stays(page: "Page", app_url: str) -> None:
     assert iou[1] < 0.6
     assert min(iou[layer] for layer in (15, 20, 25, 30)) > 0.85
     assert iou[30] > max(iou.values()) - 0.02  # nothing that was won is lost
-    page.get_by_role("button", name="fixed depth").click()
+    page.get_by_role("button", name="trained at 15 layers").click()
     page.locator(".qt.player canvas[data-run='1']").first.wait_for()
     numbers = page.locator(".qt.player .chart", has_text="IoU").locator(".names b")
     both = lambda: [float(text) for text in numbers.all_inner_texts()]  # noqa: E731
