@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import qtcore
 from qtcore.data.frey import grey_levels
 from qtcore.errors import InputError
-from qtcore.inference.sampling import dream, smoothed
+from qtcore.inference.sampling import smoothed
 from qtcore.io.images import contact_sheet
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
@@ -32,8 +33,6 @@ class Settings:
     """How many to dream."""
     size: int = 3
     """Side of a block in pixels."""
-    temperature: float = 1.0
-    """Factor on the standard deviation of every draw."""
     smooth: float = 1.0
     """Share of each pixel's mean given the others, in the last pass, which makes `faces` of `samples`."""
     seed: int = 0
@@ -55,8 +54,10 @@ def main() -> None:
         raise InputError(f"smooth must be between 0 and 1, not {settings.smooth:g}.")
     if any(not 0 <= number < settings.count for number in settings.keep):
         raise InputError(f"keep holds a number that is not among the {settings.count} dreams (they count from 0).")
-    samples = dream(model, settings.count, size=settings.size, temperature=settings.temperature, smooth=0.0, seed=settings.seed)
-    faces = smoothed(model, samples, size=settings.size, share=settings.smooth)
+    nothing = torch.zeros(1, model.size, dtype=torch.bool)
+    block, generator = (settings.size, settings.size), torch.Generator().manual_seed(settings.seed)
+    samples = model.sample(qtcore.Query(nothing.float(), nothing), settings.count, "outwards", block, generator)[:, 0]
+    faces = torch.lerp(samples, smoothed(model, samples, block), settings.smooth)
     if settings.sheet is not None:
         assert model.image_shape is not None
         picture = contact_sheet(grey_levels(faces, model.statistics), model.image_shape)

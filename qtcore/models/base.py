@@ -14,7 +14,8 @@ from torch.distributions import Distribution
 
 from qtcore import metrics
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
-from qtcore.inference import BP, Engine, Layer
+from qtcore.inference import BP, Engine, Layer, sampling
+from qtcore.inference.sampling import Block, Order
 from qtcore.models.provenance import Provenance
 from qtcore.potentials import Potentials
 from qtcore.query import Mask, Query, uniform
@@ -222,6 +223,52 @@ class Model(nn.Module):
             number = float(loss.detach())
             raise NotFiniteError(f"the loss is {number:g}; the truth is too far from the marginals for this data type.")
         return loss
+
+    # ------------------------------------------------------------------ joint answers
+
+    def sample(
+        self,
+        query: Query,
+        n: int = 1,
+        order: Order = "random",
+        block: Block = 1,
+        generator: torch.Generator | None = None,
+        engine: Engine | None = None,
+    ) -> Tensor:
+        """Joint samples of the targets given the evidence [n, batch, …], with the evidence filled in; see
+        `qtcore.inference.sampling`.
+
+        Example:
+            >>> import torch, qtcore
+            >>> model = qtcore.RBM.from_textbook(torch.tensor([[9.0, 9.0]]), torch.tensor([-4.5, -4.5]), torch.tensor([-4.5]))
+            >>> query = qtcore.Query(torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]]))
+            >>> model.sample(query, n=2, generator=torch.Generator().manual_seed(0))  # both agree with the hidden unit
+            tensor([[[1., 1.]],
+            <BLANKLINE>
+                    [[1., 1.]]])
+        """
+        return sampling.sample(self, query, n, order, block, generator, engine)
+
+    def most_probable(
+        self,
+        query: Query,
+        method: str = "chain",
+        order: Order = "forward",
+        block: Block = 1,
+        engine: Engine | None = None,
+    ) -> Tensor:
+        """A completion of high joint probability [batch, …], with the evidence filled in; `method` is "chain" or "max-product".
+
+        Example:
+            >>> import torch, qtcore
+            >>> model = qtcore.RBM.from_textbook(torch.tensor([[9.0, 9.0]]), torch.tensor([-4.5, -4.5]), torch.tensor([-4.5]))
+            >>> query = qtcore.Query(torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]]))
+            >>> model.most_probable(query), model.most_probable(query, method="max-product")
+            (tensor([[1., 1.]]), tensor([[1., 1.]]))
+        """
+        return sampling.most_probable(self, query, method, order, block, engine)
+
+    # ------------------------------------------------------------------ files
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.config().items())
