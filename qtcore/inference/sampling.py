@@ -141,7 +141,7 @@ def targets(model: "Model", query: Query) -> Tensor:
     if model.variables.kind == "real":
         target = target & (query.observed != 1)
     if not bool(target.any()):
-        raise InputError("the query has no targets, so there is nothing to draw; leave at least one variable unobserved.")
+        raise InputError("the query has no targets; leave at least one variable unobserved.")
     return target
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,7 +14,8 @@ from torch.distributions import Distribution
 
 from qtcore import metrics
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
-from qtcore.inference import BP, Engine, Layer, sampling
+from qtcore.inference import BP, Engine, Layer, questions, sampling
+from qtcore.inference.questions import LogProb
 from qtcore.inference.sampling import Block, Order
 from qtcore.models.provenance import Provenance
 from qtcore.potentials import Potentials
@@ -267,6 +268,26 @@ class Model(nn.Module):
             (tensor([[1., 1.]]), tensor([[1., 1.]]))
         """
         return sampling.most_probable(self, query, method, order, block, engine)
+
+    def log_prob(
+        self,
+        query: Query,
+        orders: "int | str | Sequence[Order] | Tensor" = 1,
+        block: Block = 1,
+        generator: torch.Generator | None = None,
+        engine: Engine | None = None,
+    ) -> LogProb:
+        """The joint log-probability of the targets' truth given the evidence in nats, in so many random orders or in those
+        given: its `mean` [batch] and `spread` [batch] over orders, and `each` [orders, batch].
+
+        Example:
+            >>> import torch, qtcore
+            >>> model = qtcore.RBM.from_textbook(torch.zeros(2, 6), torch.zeros(6), torch.zeros(2))
+            >>> query = qtcore.Query(torch.ones(1, 6), torch.zeros(1, 6, dtype=torch.bool))
+            >>> round(float(model.log_prob(query, orders=3).mean / torch.log(torch.tensor(0.5))), 4)  # six fair coins
+            6.0
+        """
+        return questions.log_prob(self, query, orders, block, generator, engine)
 
     # ------------------------------------------------------------------ files
 

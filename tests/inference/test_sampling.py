@@ -17,7 +17,7 @@ from .. import oracle
 from ..joint import DISCRETE, joint, query_of, tree
 from ..strategies import F64, close, randomise, rng
 
-N = 3000
+N = 2000
 
 
 def p_value(samples: Tensor, table: Tensor) -> float:
@@ -56,7 +56,7 @@ def test_exact_marginals_make_exact_samples_of_a_graph_with_loops() -> None:
     model = FactorGraph((2, 2, 3), {"e": [2, 2], "f": [2, 3]}, [("e", (0, 1)), ("f", (1, 2)), ("f", (0, 2))], dtype=F64)
     model = randomise(model, 3)
     query = query_of(model, seen=None)
-    samples = model.sample(query, 1500, generator=rng(0), engine=qtcore.Exact())
+    samples = model.sample(query, 500, generator=rng(0), engine=qtcore.Exact())
     assert p_value(samples[:, 0], joint(model, query)[0]) > 1e-3
 
 
@@ -178,7 +178,7 @@ def test_bad_queries() -> None:
     model.image_shape = (2, 2)
     with pytest.raises(InputError, match="a patch of 3×1 pixels does not fit into an image of 2×2"):
         model.sample(query_of(model), block=(3, 1))
-    with pytest.raises(InputError, match="no targets, so there is nothing to draw"):
+    with pytest.raises(InputError, match="the query has no targets; leave at least one"):
         model.sample(Query(torch.ones(1, 4), torch.ones(1, 4, dtype=torch.bool)))
     never = FactorGraph((2, 2, 2), {"same": torch.tensor([[0.0, -math.inf], [-math.inf, 0.0]])}, [("same", [(0, 1), (1, 2)])])
     with pytest.raises(InputError, match="probability 0"):
