@@ -70,7 +70,7 @@ def title(dataset: str) -> str:
 
 @functools.cache
 def samples(dataset: str) -> Samples:
-    """Some rows of the test set, or dreams; the same for all users. Nothing is fetched."""
+    """Some rows of the test set, or samples of the model; the same for all users. Nothing is fetched."""
     try:
         if holding(dataset).source is not None:
             test = load(dataset).test
