@@ -222,7 +222,9 @@ def follow(
     [rows, …]. The log-probability of all these values [rows]."""
     total = torch.zeros(len(steps), dtype=torch.float64, device=steps.device)
     for step in progress(range(int(steps.max()) + 1), what):
-        where = steps == step
+        where = (steps == step) & ~total.isneginf().reshape(-1, *[1] * (steps.dim() - 1))  # impossible values are no evidence
+        if not bool(where.any()):
+            continue
         marginals = ask(evidence.model, evidence.query, where, engine)
         values = choose(marginals, where)
         total.index_add_(0, where.nonzero()[:, 0], marginals.log_prob(values).double())

@@ -55,6 +55,15 @@ def test_what_is_no_target_is_summed_out() -> None:
     assert model.log_prob(query).mean[2] == 0
 
 
+def test_what_cannot_be_has_probability_0() -> None:
+    """As evidence for the next variable it would have no answer; the other rows are answered."""
+    same = torch.tensor([[0.0, -math.inf], [-math.inf, 0.0]], dtype=F64)
+    model = FactorGraph((2, 2, 2), {"same": same}, [("same", [(0, 1), (1, 2)])], dtype=F64)
+    rows = torch.tensor([[0, 1, 1], [1, 1, 1], [1, 1, 0]])
+    answer = model.log_prob(Query(rows, torch.zeros_like(rows, dtype=torch.bool)), permutations(model))
+    close(answer.mean.exp(), torch.tensor([0.0, 0.5, 0.0], dtype=F64))
+
+
 def test_exact_marginals_are_consistent_and_those_of_loops_are_not() -> None:
     """The spread over orders is the inconsistency; by the chain rule each order is a distribution all the same."""
     model = FactorGraph((2, 2, 2), {"e": [2, 2]}, [("e", [(0, 1), (1, 2), (0, 2)])], n_layers=30, dtype=F64)
