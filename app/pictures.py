@@ -1,6 +1,6 @@
 """Make the pictures of the documentation.
 
-    python -m app.pictures docs/pictures/face.gif        a dreamed face is completed, layer by layer, under three masks
+    python -m app.pictures docs/pictures/face.gif        a sampled face is completed, layer by layer, under three masks
     python -m app.pictures docs/pictures/drawings.png    twelve noisy drawings, and what the grid models make of them
 """
 

@@ -2,9 +2,11 @@
 
 import functools
 import logging
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,12 +15,14 @@ from app import engine
 from qtcore.data import SPECIFICATIONS, load
 from qtcore.data.inventory import holding
 from qtcore.errors import DataError
-from qtcore.inference.sampling import dream_records
+from qtcore.models.base import Model
 
 log = logging.getLogger(__name__)
 
 KINDS = ("rbm", "dbm")
 N_SHOWN = 18
+MAX_STEPS = 128
+"""Steps in which samples are drawn: a few seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +70,7 @@ def title(dataset: str) -> str:
 
 @functools.cache
 def samples(dataset: str) -> Samples:
-    """Some rows of the test set, or dreams; the same for all users. Nothing is fetched."""
+    """Some rows of the test set, or samples of the model; the same for all users. Nothing is fetched."""
     try:
         if holding(dataset).source is not None:
             test = load(dataset).test
@@ -77,4 +81,11 @@ def samples(dataset: str) -> Samples:
         log.info("no %s: %s", dataset, error)
     name = engine.first_available(*(f"{kind}/{dataset}" for kind in KINDS))
     assert name is not None, "only datasets with a model are offered"
-    return Samples(dataset, "dream", "Samples from the model", engine.in_pool(dream_records, engine.model(name), N_SHOWN))
+    return Samples(dataset, "dream", "Samples from the model", engine.in_pool(drawn, engine.model(name)))
+
+
+def drawn(model: Model) -> Tensor:
+    """Samples of a model [n, V]; of many variables, some that are far apart are drawn at a time."""
+    nothing = torch.zeros(1, model.size, dtype=torch.bool)
+    query, block = qtcore.Query(nothing.float(), nothing), math.ceil(model.size / MAX_STEPS)
+    return model.sample(query, N_SHOWN, block=block, generator=torch.Generator().manual_seed(0))[:, 0]

@@ -13,6 +13,7 @@ if (
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, exact
+from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
 from qtcore.models.dbm import DBM
@@ -39,8 +40,10 @@ __all__ = [
     "Query",
     "available",
     "backend",
+    "consistency",
     "exact",
     "fit",
     "load",
+    "next_question",
 ]
 __version__ = "0.1.0"

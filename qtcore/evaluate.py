@@ -40,8 +40,8 @@ class Command:
     split: str = "test"
     """train, valid or test."""
     queries: str | None = None
-    """uniform[:p], patches[:size[xcount]], halves, one-target, everything, or a mixture such as 2*uniform+patches; by default
-    uniform, for a grid everything."""
+    """uniform[:p], cardinality, patches[:size[xcount]], halves, one-target, everything, or a mixture such as
+    2*uniform+patches; by default uniform, for a grid everything."""
     engine: str | None = None
     """How marginals are computed: bp, gibbs, or exact (small models); by default as the model was trained."""
     layers: str | None = None

@@ -4,13 +4,17 @@
     python -m qtcore.infer runs/d/best.safetensors rows.csv --out answers.csv
     python -m qtcore.infer grbm/frey face.png --mask mask.png      mean.png and deviation.png, in face.marginals/
     python -m qtcore.infer grid/border contour.png --out answer    labels.png and p_contour.png, p_out.png, p_in.png
+    python -m qtcore.infer rbm/adult rows.csv --samples 5          five completions of each row, in rows.samples.csv
+    python -m qtcore.infer rbm/adult rows.csv --next "age 1/5"     which blank would tell most about that variable
     python -m qtcore.infer graph.uai --evidence graph.uai.evid     marginals of all variables, in graph.MAR
 
 A table is a CSV file in UTF-8, one variable per column, with or without a line of names. Columns below the names of the
 model's variables may stand in any order; of a model without names, they stand in its own. A blank (nothing, ?, NA or NaN) is
 unknown. Binary variables are 0, 1 or in between (a soft reading), categorical ones whole numbers from 0. The answer has one
 line per blank: its row and variable, then `probability` (of a 1), `mean` and `deviation` (in the standardised units that
-the model was trained in), or one probability per state.
+the model was trained in), or one probability per state. With --samples, every row is completed so many times; with --joint,
+the answer is the log-probability of what is known in a row (in nats, with its spread over orders of the chain rule); with
+--next, the information (in bits) about a variable that each other blank is expected to give.
 
 In a mask, white pixels are known and black ones hidden (the threshold is half way). A face needs one. Its answer is in grey
 levels; in deviation.png, white is a standard deviation of 64 levels or more. A contour image is bright on dark, of any size;
@@ -31,15 +35,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import tyro
 
-from qtcore.data import variable_names
-from qtcore.data.variables import pixel_names
 from qtcore.errors import InputError
 from qtcore.inference import Engine
 from qtcore.inference.engine import named
 from qtcore.io import graphs, images
-from qtcore.io.tables import Table, infer_table
+from qtcore.io.joint_tables import joint_table, next_table, sample_table
+from qtcore.io.tables import Table, infer_table, table_for
 from qtcore.learn.run import device
 from qtcore.models import uai
 from qtcore.models.base import Model
@@ -48,6 +52,9 @@ from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import load
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
+
+JOINT = ("samples", "joint", "next")
+"""Questions about the rows of a table, in the place of marginals."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +86,14 @@ class Command:
     """Graphs: flooding (all messages at once), sequential (one factor after the other) or residual (the largest changes)."""
     reference: Path | None = None
     """Graphs: a MAR file to compare with."""
+    samples: int | None = None
+    """Tables: so many completions of every row, drawn jointly, in the place of marginals."""
+    joint: bool = False
+    """Tables: the joint log-probability of what is known in every row, in the place of marginals."""
+    next: str | None = None
+    """Tables: what each blank would tell about this variable, in bits, in the place of marginals."""
     device: str = "auto"
     """cuda, mps or cpu; auto takes the first of these that is there."""
-
-
-def table_for(model: Model, path: Path) -> Table:
-    """The table in a file, as this model reads it."""
-    (width,) = model.variables.shape
-    assert width is not None
-    pixels = pixel_names(*model.image_shape) if model.image_shape else None
-    known = variable_names(str(model.provenance.dataset)) or model.column_names() or pixels
-    return Table(path, known if known is not None and len(known) == width else None, width)
 
 
 def ask_graph(command: Command) -> None:
@@ -126,15 +130,31 @@ def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
         raise InputError(f"{command.model} answers tables (CSV), not images such as {command.file}.")
     if command.mask is not None or command.fit:
         raise InputError("--mask and --fit go with an image; in a table, blanks say what is unknown.")
-    out = command.out or command.file.with_name(f"{command.file.stem}.marginals.csv")
+    kind = next((kind for kind in JOINT if getattr(command, kind)), "marginals")
+    out = command.out or command.file.with_name(f"{command.file.stem}.{kind}.csv")
     _spare(command, out)
-    counts: list[tuple[int, int]] = []
+    told: list[str] = []
     table = table_for(model, command.file)
-    write_atomically(out, lambda temporary: counts.append(infer_table(model, table, temporary, command.layers, engine)))
+    write_atomically(out, lambda temporary: told.append(_answer_table(model, table, temporary, command, engine)))
     if table.labelled:
         print("note: the model has no names for its variables; the columns were taken in its own order.", file=sys.stderr)
-    rows, blanks = counts[0]
-    return f"{blanks} blanks in {rows} rows; their marginals are in {out}."
+    return f"{told[0]} in {out}."
+
+
+def _answer_table(model: Model, table: Table, out: Path, command: Command, engine: Engine | None) -> str:
+    """Write the answer; the beginning of a sentence about it."""
+    if not any(getattr(command, kind) for kind in JOINT):
+        rows, blanks = infer_table(model, table, out, command.layers, engine)
+        return f"{blanks} blanks in {rows} rows; their marginals are"
+    engine = (engine or model.engine).at(command.layers)
+    generator = torch.Generator().manual_seed(0)
+    if command.samples:
+        rows = sample_table(model, table, out, command.samples, generator=generator, engine=engine)
+        return f"{command.samples} samples of each of {rows} rows are"
+    if command.joint:
+        return f"the log-probabilities of {joint_table(model, table, out, generator, engine)} rows are"
+    assert command.next is not None
+    return f"what the blanks of {next_table(model, table, out, command.next, engine)} rows would tell about {command.next} is"
 
 
 def ask_image(model: Model, command: Command, engine: Engine | None) -> str:
@@ -175,6 +195,13 @@ def _spare(command: Command, out: Path) -> None:
 
 def main() -> int:
     command = arguments(Command, prog="python -m qtcore.infer", description=__doc__)
+    asked = [f"--{kind}" for kind in JOINT if getattr(command, kind) not in (None, False)]
+    if len(asked) > 1:
+        raise InputError(f"{' and '.join(asked)} are answers of their own; give one of them.")
+    if command.samples is not None and command.samples < 1:
+        raise InputError(f"--samples must be at least 1, not {command.samples}.")
+    if asked and (command.file is None or images.is_image(command.file)):
+        raise InputError(f"{asked[0]} goes with a table (CSV); python -m qtcore.sample completes images.")
     if Path(command.model).is_dir():
         for line in graphs.table(Path(command.model)):
             print(line, flush=True)

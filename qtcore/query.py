@@ -5,6 +5,7 @@ where `observed` is 1, targets where it is scored; everything else is marginalis
 query.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from qtcore.errors import InputError
 from qtcore.support.tensors import has_values, shape_text
 
-__all__ = ["Mask", "Query", "fixed", "mixture", "one_target", "patches", "uniform"]
+__all__ = ["Mask", "Query", "cardinality", "fixed", "mixture", "one_target", "patches", "uniform"]
 
 DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -179,7 +180,7 @@ class Query:
 class Mask:
     """A distribution over masks. Calling it with data draws one mask per sample and returns the query.
 
-    Make one with :func:`uniform`, :func:`patches`, :func:`one_target`, :func:`fixed` or :func:`mixture`.
+    Make one with :func:`uniform`, :func:`cardinality`, :func:`patches`, :func:`one_target`, :func:`fixed` or :func:`mixture`.
 
     Example:
         >>> import torch
@@ -224,6 +225,31 @@ def uniform(p_target: float = 0.5) -> Mask:
     if not 0 <= p_target <= 1:
         raise InputError(f"p_target must be a probability, not {p_target:g}.")
     return _Uniform(p_target)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cardinality(Mask):
+    def draw(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+        device = _device(generator)
+        size = math.prod(shape[1:])
+        seen = torch.randint(size, (shape[0], 1), generator=generator, device=device)
+        rank = torch.rand(shape[0], size, generator=generator, device=device).argsort(1)  # a random permutation
+        return (rank < seen).reshape(tuple(shape))
+
+
+def cardinality() -> Mask:
+    """The number of observed variables is uniform, from none to all but one; which ones they are is random.
+
+    These are the queries that the chain rule asks in a random order, from the first variable to the last.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import cardinality
+        >>> query = cardinality()(torch.zeros(1000, 4), torch.Generator().manual_seed(0))
+        >>> query.observed.sum(1).unique()
+        tensor([0, 1, 2, 3])
+    """
+    return _Cardinality()
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,9 +325,7 @@ def _image_shape(shape: Sequence[int], image_shape: tuple[int, int] | None) -> t
         return int(shape[1]), int(shape[2])
     if image_shape is None:
         raise InputError(f"patches and halves need image_shape=(height, width) for data of shape {list(shape)}.")
-    count = 1
-    for size in shape[1:]:
-        count *= size
+    count = math.prod(shape[1:])
     if image_shape[0] * image_shape[1] != count:
         raise InputError(f"an image of {image_shape[0]}×{image_shape[1]} does not have the {count} variables of the data.")
     return image_shape
@@ -311,9 +335,7 @@ def _image_shape(shape: Sequence[int], image_shape: tuple[int, int] | None) -> t
 class _OneTarget(Mask):
     def draw(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
         device = _device(generator)
-        count = 1
-        for size in shape[1:]:
-            count *= size
+        count = math.prod(shape[1:])
         chosen = torch.randint(count, (shape[0], 1), generator=generator, device=device)
         return (torch.arange(count, device=device) != chosen).reshape(tuple(shape))
 
@@ -391,12 +413,14 @@ def mixture(*parts: Mask, weights: Sequence[float] | None = None) -> Mask:
     return _Mixture(parts, shares)
 
 
-KNOWN = "uniform[:p], patches[:size[xcount]], halves, one-target, everything, or a mixture such as 2*uniform+patches"
+KNOWN = (
+    "uniform[:p], cardinality, patches[:size[xcount]], halves, one-target, everything, or a mixture such as 2*uniform+patches"
+)
 
 
 def parse(text: str, image_shape: tuple[int, int] | None = None) -> Mask:
-    """A distribution from its name on a command line: uniform[:p], patches[:size[xcount]], halves, one-target, everything, or a
-    mixture such as 2*uniform+patches+halves, in which half of the samples get uniform queries."""
+    """A distribution from its name on a command line: uniform[:p], cardinality, patches[:size[xcount]], halves, one-target,
+    everything, or a mixture such as 2*uniform+patches+halves, in which half of the samples get uniform queries."""
     if "+" in text:
         weighted = [part.rpartition("*") for part in text.split("+")]
         try:
@@ -411,6 +435,8 @@ def parse(text: str, image_shape: tuple[int, int] | None = None) -> Mask:
         if name == "patches":
             size, _, count = (rest or "5").partition("x")
             return patches(int(size), int(count or 1), image_shape)
+        if name == "cardinality" and not rest:
+            return cardinality()
         if name == "halves" and not rest:
             return halves(image_shape)
         if name in ("one-target", "everything") and not rest:

@@ -20,6 +20,8 @@ from qtcore.support.tensors import has_values
 LARGEST_TRUTH = 1e12
 """The largest real number that is scored: the squares of larger ones, or their gradients, may overflow in float32."""
 
+LIKELIHOODS = "likelihoods ≥ 0 that are not all 0"
+
 
 @dataclass(frozen=True, eq=False)
 class Variables(ABC):
@@ -164,7 +166,7 @@ class Categorical(Variables):
         padding = torch.arange(self.width, device=values.device) >= self._sizes(values)[:, None]
         possible = values.masked_fill(padding, 0)
         bad = where & ~((values >= 0).all(-1) & (possible.sum(-1) > 0))
-        self.refuse(name, bad, values.sum(-1), "likelihoods ≥ 0 that are not all 0")
+        self.refuse(name, bad, values.sum(-1), LIKELIHOODS)
 
     def check_truth(self, query: Query, target: Tensor) -> None:
         if query.truth.dim() > target.dim():
@@ -184,9 +186,10 @@ class Categorical(Variables):
 
 @dataclass(frozen=True, eq=False)
 class Labels(Variables):
-    """Pixels that are read as on or off; the target is their label."""
+    """Pixels that are read as on or off, or likelihoods of their labels [B, height, width, labels]; the target is the label."""
 
     kind = "label"
+    takes_likelihoods = True
     labels: tuple[str, ...]
 
     def valid(self, values: Tensor) -> Tensor:
@@ -194,6 +197,15 @@ class Labels(Variables):
 
     def expected(self, column: int | None = None) -> str:
         return "0 (off), 1 (on), or in between"
+
+    def check(self, name: str, values: Tensor, where: Tensor) -> None:
+        if values.dim() == where.dim():
+            super().check(name, values, where)
+            return
+        if values.shape[-1] != len(self.labels):
+            raise InputError(f"likelihoods must be those of {len(self.labels)} labels, not of {values.shape[-1]}.")
+        bad = where & ~((values >= 0).all(-1) & (values.sum(-1) > 0))
+        self.refuse(name, bad, values.sum(-1), LIKELIHOODS)
 
     def columns(self) -> Sequence[str]:
         return tuple(f"p_{label.lower()}" for label in self.labels)

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = [f"qtcore.{name}" for name in ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "dream")]
+COMMANDS = [f"qtcore.{name}" for name in ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample")]
 COMMANDS += ["app.bench", "app.pictures"]
 
 INTERRUPT = """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qtcore import PairwiseMRF, Query
 from qtcore.errors import InputError
 from qtcore.metrics import nce
-from qtcore.query import fixed, halves, mixture, one_target, parse, patches, uniform
+from qtcore.query import cardinality, fixed, halves, mixture, one_target, parse, patches, uniform
 
 from .strategies import EVIDENCE, KINDS, answer, ask, backends, build, kinds, randomise, rng, seeds
 
@@ -181,8 +181,8 @@ def drawn(mask: Any, shape: Any, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "mask",
-    [uniform(), uniform(0.2), patches(2, 3, (2, 4)), one_target(), mixture(uniform(0.5), one_target())],
-    ids=["uniform", "uniform 0.2", "patches", "one target", "mixture"],
+    [uniform(), uniform(0.2), cardinality(), patches(2, 3, (2, 4)), one_target(), mixture(uniform(0.5), one_target())],
+    ids=["uniform", "uniform 0.2", "cardinality", "patches", "one target", "mixture"],
 )
 def test_seeded_draws(mask: Any, shape: Any) -> None:
     if "Patches" in type(mask).__name__ and len(shape) == 3:
@@ -252,6 +252,16 @@ def test_exactly_one_target_anywhere(shape: Any) -> None:
     target = ~drawn(one_target(), shape, 0).flatten(1)
     assert bool((target.sum(1) == 1).all())
     assert float((target.double().mean(0) - 1 / 6).abs().max()) < 5 * math.sqrt(5 / 36 / 3000)
+
+
+@pytest.mark.parametrize("shape", [(6000, 4), (6000, 2, 2)])
+def test_the_number_of_observed_variables_is_uniform(shape: Any) -> None:
+    """And all choices of so many are equally probable."""
+    observed = drawn(parse("cardinality"), shape, 0).flatten(1)
+    number = (observed.long() * torch.tensor([1, 2, 4, 8])).sum(1).bincount(minlength=16)
+    expected = torch.tensor([6000 / 4 / math.comb(4, mask.bit_count()) if mask < 15 else 0.0 for mask in range(16)])
+    assert number[15] == 0
+    assert float(((number - expected)[:15] ** 2 / expected[:15]).sum()) < 36  # chi-square of 14 degrees: 1 in 1000
 
 
 def test_a_fixed_mask_is_the_same_for_all() -> None:

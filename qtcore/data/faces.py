@@ -1,4 +1,4 @@
-"""Faces for machines without Frey's: dreamed up by our own trained Gaussian RBM, so that nothing of Frey is shipped."""
+"""Faces for machines without Frey's: samples of our own trained Gaussian RBM, so that nothing of Frey is shipped."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ FILE = "dreamed_faces.npz"  # `samples` and, smoothed, `faces`: float32 [n, 560]
 
 
 def faces_offline(grain: bool = False) -> Tensor:
-    """Dreamed faces, float32 [n, 560], standardised like those of ``load("frey")``: smoothed, to look at, or with the grain
+    """Sampled faces, float32 [n, 560], standardised like those of ``load("frey")``: smoothed, to look at, or with the grain
     of the model's own noise, as they were drawn. Only those with their grain can be scored."""
     package = Path(__file__).parents[1]
     # An installed package has its assets inside; a clone has them next to it.

@@ -149,10 +149,53 @@ def grid_pictures(marginals: Tensor) -> dict[str, Tensor]:
     return pictures | {f"p_{name.lower()}": 255 * marginals[..., label] for label, name in enumerate(COLOURS)}
 
 
-def contact_sheet(grey: Tensor, image_shape: tuple[int, int], per_row: int = 16, zoom: int = 4) -> Image.Image:
-    """All images [n, V] of grey levels 0 … 255 in rows."""
-    frame = torch.nn.functional.pad(grey.clamp(0, 255).to(torch.uint8).reshape(-1, *image_shape), (1, 1, 1, 1))
-    frame = torch.nn.functional.pad(frame, (0, 0, 0, 0, 0, -len(frame) % per_row))
+# ---------------------------------------------------------------------------------------------------------------------
+# Samples
+
+
+def image_query(model: Model, path: Path, mask: Path | None = None, fit: bool = False) -> Query:
+    """What is known of an image: of a face, the pixels that are white in a mask; of a contour, all of them or those."""
+    if model.variables.kind == "real":
+        shape = face_shape(model)
+        if mask is None:
+            raise InputError("a face needs --mask, an image that is white where the face is known and black elsewhere.")
+        known = read_mask(mask, shape, fit).reshape(1, -1)
+        statistics = {name: tensor.cpu().float() for name, tensor in model.statistics.items()}
+        return Query(standardised(read_grey(path, shape, fit), statistics).to(model.dtype), known)
+    if model.variables.kind != "label":
+        raise InputError(f"a {type(model).__name__} is asked with a table (CSV), not with images such as {path}.")
+    if fit:
+        raise InputError("--fit is for faces; a contour image may have any size.")
+    grey = read_grey(path)
+    values = torch.from_numpy((grey > ON).astype(np.float32))[None]
+    return Query(values, torch.ones_like(values, dtype=torch.bool) if mask is None else read_mask(mask, grey.shape)[None])
+
+
+def check_pictures(model: Model) -> None:
+    """Raise an InputError if samples of this model are no pictures."""
+    if model.variables.kind == "real":
+        face_shape(model)
+    elif model.image_shape is None:
+        raise InputError("samples of this model are no pictures; write them as .csv or .npz.")
+
+
+def sample_pictures(model: Model, samples: Tensor) -> Tensor:
+    """Samples [n, …] as grey levels [n, height, width, 1], labels as colours [n, height, width, 3]."""
+    if model.variables.kind == "label":
+        return torch.tensor(list(COLOURS.values()))[samples.long()]
+    check_pictures(model)
+    assert model.image_shape is not None
+    statistics = {name: tensor.cpu().float() for name, tensor in model.statistics.items()}
+    grey = grey_levels(samples.float(), statistics) if model.variables.kind == "real" else 255 * samples
+    return grey.reshape(-1, *model.image_shape, 1)
+
+
+def contact_sheet(pixels: Tensor, image_shape: tuple[int, int], per_row: int = 16, zoom: int = 4) -> Image.Image:
+    """All images of grey levels 0 … 255 [n, V], or of colours [n, V, 3], in rows."""
+    colours = pixels.shape[2] if pixels.dim() == 3 else 1
+    frame = pixels.clamp(0, 255).to(torch.uint8).reshape(-1, *image_shape, colours)
+    frame = torch.nn.functional.pad(frame, (0, 0, 1, 1, 1, 1))
+    frame = torch.nn.functional.pad(frame, (0, 0, 0, 0, 0, 0, 0, -len(frame) % per_row))
     rows = [torch.cat(list(row), 1) for row in frame.split(per_row)]
-    image = Image.fromarray(torch.cat(rows).numpy())
+    image = Image.fromarray((torch.cat(rows)[..., 0] if colours == 1 else torch.cat(rows)).numpy())
     return image.resize((image.width * zoom, image.height * zoom), Image.Resampling.NEAREST)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from qtcore.data import variable_names
+from qtcore.data.variables import pixel_names
 from qtcore.errors import InputError
 from qtcore.inference import Engine
 from qtcore.models.base import Model
@@ -105,6 +107,15 @@ class Table:
             raise InputError(f"{where}, {self.place(variable)}: {text!r} is no number.") from error
 
 
+def table_for(model: Model, path: Path) -> Table:
+    """The table in a file, as this model reads it."""
+    (width,) = model.variables.shape
+    assert width is not None
+    pixels = pixel_names(*model.image_shape) if model.image_shape else None
+    known = variable_names(str(model.provenance.dataset)) or model.column_names() or pixels
+    return Table(path, known if known is not None and len(known) == width else None, width)
+
+
 def _is_number(text: str) -> bool:
     try:
         return text.lower() != "nan" and float(text) is not None
@@ -129,6 +140,16 @@ def answers(model: Model, values: Tensor, n_layers: int | None = None, engine: E
     return model.variables.numbers(marginals).cpu()
 
 
+def batches(model: Model, table: Table, size: int) -> Iterator[tuple[list[int], Tensor]]:
+    """The numbers of some rows, and their values [B, V], NaN for blanks; with a progress bar on a terminal."""
+    with tqdm(total=table.path.stat().st_size, unit="B", unit_scale=True, disable=None) as bar:
+        for batch in _batched(table.rows(), size):
+            values = torch.tensor([numbers for _, _, numbers in batch], dtype=torch.float64).to(model.dtype)
+            check_values(model, table, batch, values)
+            yield [row for row, _, _ in batch], values
+            bar.update(table.read - bar.n)
+
+
 def infer_table(
     model: Model, table: Table, out: Path, n_layers: int | None = None, engine: Engine | None = None
 ) -> tuple[int, int]:
@@ -137,23 +158,17 @@ def infer_table(
     kept = (engine or model.engine).at(1).kept_bytes(model, (table.width,))
     batch_size = max(1, min(MAX_BATCH, MAX_BYTES // kept))
     rows = blanks = 0
-    with (
-        open(out, "w", encoding="utf-8", newline="") as file,
-        tqdm(total=table.path.stat().st_size, unit="B", unit_scale=True, disable=None) as bar,
-    ):
+    with open(out, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["row", "variable", *variables.columns()])
-        for batch in _batched(table.rows(), batch_size):
-            values = torch.tensor([numbers for _, _, numbers in batch], dtype=torch.float64).to(model.dtype)
-            check_values(model, table, batch, values)
+        for numbers_of_rows, values in batches(model, table, batch_size):
             missing = values.isnan().nonzero().tolist()
             if missing:
                 numbers = answers(model, values, n_layers, engine).tolist()
                 for i, j in missing:
                     fields = (f"{number:.7g}" for number in numbers[i][j][: variables.count(j)])
-                    writer.writerow([batch[i][0], table.names[j], *fields])
-            rows, blanks = rows + len(batch), blanks + len(missing)
-            bar.update(table.read - bar.n)
+                    writer.writerow([numbers_of_rows[i], table.names[j], *fields])
+            rows, blanks = rows + len(values), blanks + len(missing)
     return rows, blanks
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,7 +14,9 @@ from torch.distributions import Distribution
 
 from qtcore import metrics
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
-from qtcore.inference import BP, Engine, Layer
+from qtcore.inference import BP, Engine, Layer, questions, sampling
+from qtcore.inference.questions import LogProb
+from qtcore.inference.sampling import Block, Order
 from qtcore.models.provenance import Provenance
 from qtcore.potentials import Potentials
 from qtcore.query import Mask, Query, uniform
@@ -235,6 +237,72 @@ class Model(nn.Module):
             number = float(loss.detach())
             raise NotFiniteError(f"the loss is {number:g}; the truth is too far from the marginals for this data type.")
         return loss
+
+    # ------------------------------------------------------------------ joint answers
+
+    def sample(
+        self,
+        query: Query,
+        n: int = 1,
+        order: Order = "random",
+        block: Block = 1,
+        generator: torch.Generator | None = None,
+        engine: Engine | None = None,
+    ) -> Tensor:
+        """Joint samples of the targets given the evidence [n, batch, …], with the evidence filled in; see
+        `qtcore.inference.sampling`.
+
+        Example:
+            >>> import torch, qtcore
+            >>> model = qtcore.RBM.from_textbook(torch.tensor([[9.0, 9.0]]), torch.tensor([-4.5, -4.5]), torch.tensor([-4.5]))
+            >>> query = qtcore.Query(torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]]))
+            >>> model.sample(query, n=2, generator=torch.Generator().manual_seed(0))  # both agree with the hidden unit
+            tensor([[[1., 1.]],
+            <BLANKLINE>
+                    [[1., 1.]]])
+        """
+        return sampling.sample(self, query, n, order, block, generator, engine)
+
+    def most_probable(
+        self,
+        query: Query,
+        method: str = "chain",
+        order: Order = "forward",
+        block: Block = 1,
+        engine: Engine | None = None,
+    ) -> Tensor:
+        """A completion of high joint probability [batch, …], with the evidence filled in; `method` is "chain" or "max-product".
+
+        Example:
+            >>> import torch, qtcore
+            >>> model = qtcore.RBM.from_textbook(torch.tensor([[9.0, 9.0]]), torch.tensor([-4.5, -4.5]), torch.tensor([-4.5]))
+            >>> query = qtcore.Query(torch.tensor([[1.0, 0.0]]), torch.tensor([[True, False]]))
+            >>> model.most_probable(query), model.most_probable(query, method="max-product")
+            (tensor([[1., 1.]]), tensor([[1., 1.]]))
+        """
+        return sampling.most_probable(self, query, method, order, block, engine)
+
+    def log_prob(
+        self,
+        query: Query,
+        orders: "int | str | Sequence[Order] | Tensor" = 1,
+        block: Block = 1,
+        generator: torch.Generator | None = None,
+        engine: Engine | None = None,
+    ) -> LogProb:
+        """The joint log-probability of the targets' truth given the evidence in nats, in so many random orders or in those
+        given: its `mean` [batch] and `spread` [batch] over orders, and `each` [orders, batch].
+
+        Example:
+            >>> import torch, qtcore
+            >>> model = qtcore.RBM.from_textbook(torch.zeros(2, 6), torch.zeros(6), torch.zeros(2))
+            >>> query = qtcore.Query(torch.ones(1, 6), torch.zeros(1, 6, dtype=torch.bool))
+            >>> round(float(model.log_prob(query, orders=3).mean / torch.log(torch.tensor(0.5))), 4)  # six fair coins
+            6.0
+        """
+        return questions.log_prob(self, query, orders, block, generator, engine)
+
+    # ------------------------------------------------------------------ files
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.config().items())

@@ -30,7 +30,8 @@ class GridMRF(TemperedModel):
     """Categorical pixels on a grid, connected to their 8 neighbours by four tied tables of log-potentials.
 
     The states are the clones of CONTOUR, then those of OUT, then those of IN (64 + 1 + 1 in the paper). A query's values
-    are noisy images [B, height, width] in [0, 1] of any size; marginals are over the three labels.
+    are noisy images [B, height, width] in [0, 1] of any size, or likelihoods of the labels [B, height, width, 3]; marginals
+    are over the three labels.
 
     Stored tensors: `potentials` with the keys "vertical" (index 0 = upper pixel), "horizontal" (0 = left), "diagonal"
     (0 = upper left) and "antidiagonal" (0 = lower left), each [S, S]; `emission` [3] = p(pixel on | CONTOUR, OUT, IN), fixed.
@@ -111,8 +112,15 @@ class GridMRF(TemperedModel):
         return GridPotentials(tables, self.clones, self.local_evidence)
 
     def evidence(self, query: Query, dtype: torch.dtype | None = None) -> Tensor:
-        """log of w·p(v | label) + (1−w)/2 for every label [B, height, width, 3]; exactly 0 where unobserved."""
+        """log of w·p(v | label) + (1−w)/2 for every label [B, height, width, 3]; exactly 0 where unobserved. Of likelihoods
+        in the place of readings, log of w·likelihood + (1−w)/3."""
         dtype = dtype or self.dtype
+        if query.values.dim() > query.observed.dim():
+            likelihood = torch.where(query.observed[..., None] > 0, query.values, 1).to(dtype)
+            likelihood = (likelihood / likelihood.amax(-1, keepdim=True)).clamp_min(MIN_EMISSION)
+            n_labels = torch.full((), len(LABELS), dtype=dtype, device=query.device)
+            weight = query.observed.to(dtype)
+            return evidence.categorical(likelihood / likelihood.sum(-1, keepdim=True), weight, n_labels)
         emission = self.emission.to(dtype)
         on, off = emission.clamp(MIN_EMISSION, 1), (1 - emission).clamp(MIN_EMISSION, 1)
         return evidence.pixel(query.values.to(dtype), query.observed.to(dtype), on, off)

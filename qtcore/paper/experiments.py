@@ -62,8 +62,8 @@ class Experiment:
     learn_temperature: bool = False
     """Whether the temperature is learned."""
     queries: str = "uniform"
-    """Distribution of queries: uniform[:p], patches[:size[xcount]], halves, one-target, everything, or a mixture such
-    as 2*uniform+patches."""
+    """Distribution of queries: uniform[:p], cardinality, patches[:size[xcount]], halves, one-target, everything, or a
+    mixture such as 2*uniform+patches."""
     local_evidence: bool = True
     """Grid: whether a pixel's belief includes its own evidence."""
     clones: tuple[int, int, int] = field(default=(64, 1, 1))

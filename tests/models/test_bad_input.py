@@ -185,7 +185,7 @@ def test_options_of_belief_propagation_on_a_model_with_another_engine(engine: An
     assert model.engine == engine
 
 
-@pytest.mark.parametrize("kind", ["RBM", "DBM", "GaussianRBM", "GridMRF"])
+@pytest.mark.parametrize("kind", ["RBM", "DBM", "GaussianRBM"])
 def test_likelihoods_for_a_model_that_takes_values(kind: str) -> None:
     """They once ended in an error of torch about shapes that do not broadcast."""
     model = build(kind)
