@@ -1,13 +1,14 @@
 """Results: the paper's tables next to ours, the plots, and how each figure was made."""
 
-import functools
+import itertools
 import json
 import logging
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import panel as pn
 from panel.viewable import Viewable
@@ -30,12 +31,23 @@ from qtcore.paper.tables import (
     depth_curves,
 )
 
-if TYPE_CHECKING:
-    from bokeh.plotting import figure
-
 log = logging.getLogger(__name__)
 
 MARKS = {"better": "✓", "worse": "▲", "same": "=", NOT_COMPARABLE: "≠", NOT_SAMPLED: "…", MISSING: "–"}
+LOOKS = {
+    "QT": ("circle", "var(--one)"),
+    "PCD-BP": ("square", "#d55e00"),
+    "PCD-Gibbs": ("diamond", "#e69f00"),
+    "AdVIL-BP": ("triangle", "#009e73"),
+    "AdVIL-Gibbs": ("wedge", "#cc79a7"),
+    "uniform queries": ("circle", "var(--one)"),
+    "5×5 patches": ("square", "#d55e00"),
+}
+"""Shape and colour of a column in a plot."""
+COLOURS = ("var(--one)", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#8c564b", "#17becf")
+"""Colours of the curves over the depth, in turn."""
+WIDTH, LINE, TOP, RIGHT = 340, 26, 24, 14
+"""Sizes of a plot in pixels: its width, the height of a row, and the margins."""
 
 
 def results(folder: Path | None = None) -> list[Record]:
@@ -78,6 +90,105 @@ def table_html(table: Table) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     body = "".join(f"<tr><th>{escape(row.title)}</th>{''.join(map(cell, row.cells))}</tr>" for row in table.rows)
     return f"<table class='figures'><thead><tr><th>{escape(table.title)}</th>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+# ---------------------------------------------------------------------- plots
+
+
+def mark(column: str, x: float, y: float, filled: bool, words: str) -> str:
+    """A dot: filled for ours, open for the paper's."""
+    (shape, colour), r = LOOKS[column], 4.5
+    paint = f'fill="{colour if filled else "none"}" stroke="{colour}" stroke-width="1.6"'
+    title = f"<title>{escape(words)}</title>"
+    if shape == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r}" {paint}>{title}</circle>'
+    points = {
+        "square": [(-r, -r), (r, -r), (r, r), (-r, r)],
+        "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
+        "triangle": [(0, -r - 1), (r, r), (-r, r)],
+        "wedge": [(0, r + 1), (r, -r), (-r, -r)],
+    }[shape]
+    text = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in points)
+    return f'<polygon points="{text}" {paint}>{title}</polygon>'
+
+
+def dots(table: Table) -> str:
+    """A table whose columns have the same unit as dots, one line per row."""
+    rows = [(row.title, [figure for figure in row.cells if isinstance(figure, Compared)]) for row in table.rows]
+    values = [figure.ours[0] for _, cells in rows for figure in cells if figure.ours]
+    values += [figure.paper.mean for _, cells in rows for figure in cells if figure.paper]
+    ticks = axis(min(values), max(values))
+    low, high, left = ticks[0], ticks[-1], 14 + 5.7 * max(len(title) for title, _ in rows)
+
+    def at(value: float) -> float:
+        return left + (value - low) / (high - low) * (WIDTH - left - RIGHT)
+
+    parts, bottom = [], TOP + LINE * len(rows)
+    for tick in ticks:
+        parts.append(f'<line class="axis" x1="{at(tick):.1f}" x2="{at(tick):.1f}" y1="{TOP}" y2="{bottom}"/>')
+        parts.append(f'<text x="{at(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{tick:g}</text>')
+    for number, (title, cells) in enumerate(rows):
+        y = TOP + LINE * (number + 0.5)
+        parts.append(f'<text x="{left - 8:.1f}" y="{y + 4}" text-anchor="end">{escape(title)}</text>')
+        parts.append(f'<line class="axis" x1="{left:.1f}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        for name, figure in zip(table.columns, cells, strict=True):
+            if figure.paper:
+                text = f"{title}, {name}: paper {figure.paper.mean:.{figure.digits}f}"
+                parts.append(mark(name, at(figure.paper.mean), y, False, text))
+            if figure.ours:
+                text = f"{title}, {name}: ours {figure.ours[0]:.{figure.digits}f}"
+                parts.append(mark(name, at(figure.ours[0]), y, True, text))
+    x = 0.0
+    for name in table.columns:
+        parts.append(mark(name, x + 6, 9, True, name))
+        parts.append(f'<text x="{x + 14:.1f}" y="13">{escape(name)}</text>')
+        x += 24 + 5.8 * len(name)
+    height = bottom + 22
+    return f'<svg class="dots" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+
+
+def curves(lines: list[tuple[Record, list[int], list[float]]]) -> str:
+    """The score over the depth: one line per model, over a logarithmic axis of layers."""
+    scores = [score for _, _, every in lines for score in every]
+    ticks, deepest = axis(min(scores), max(scores)), max(layer for _, layers, _ in lines for layer in layers)
+    left, bottom = 40, TOP + 170
+
+    def at(layer: float, score: float) -> tuple[float, float]:
+        x = left + math.log(layer) / math.log(max(deepest, 2)) * (WIDTH - left - RIGHT)
+        return x, bottom - (score - ticks[0]) / (ticks[-1] - ticks[0]) * (bottom - TOP)
+
+    parts = []
+    for tick in ticks:
+        _, y = at(1, tick)
+        parts.append(f'<line class="axis" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{left - 5}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    parts += [
+        f'<text x="{at(layer, ticks[0])[0]:.1f}" y="{bottom + 15}" text-anchor="middle">{layer}</text>'
+        for layer in (1, 2, 5, 10, 20, 60)
+        if layer <= deepest
+    ]
+    x, line = 0.0, bottom + 34
+    for (record, layers, every), colour in zip(lines, itertools.cycle(COLOURS), strict=False):
+        name = escape(record["dataset"])
+        points = " ".join("{:.1f},{:.1f}".format(*at(layer, score)) for layer, score in zip(layers, every, strict=True))
+        drawn = f'fill="none" stroke="{colour}" stroke-width="1.6"'
+        parts.append(f'<polyline points="{points}" {drawn}><title>{name}: {every[-1]:g} after {layers[-1]}</title></polyline>')
+        if x + 24 + 5.8 * len(name) > WIDTH:
+            x, line = 0.0, line + 15
+        place = f'y1="{line - 4}" y2="{line - 4}"'
+        parts.append(f'<line x1="{x:.1f}" x2="{x + 12:.1f}" {place} stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{x + 16:.1f}" y="{line}">{name}</text>')
+        x += 26 + 5.8 * len(name)
+    height = line + 8
+    return f'<svg class="dots curves" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+
+
+def axis(low: float, high: float) -> list[float]:
+    """About five round numbers around a range."""
+    raw = max((high - low) / 4, 1e-3)
+    step = next(unit * 10**power for power in range(-4, 5) for unit in (1, 2, 2.5, 5) if unit * 10**power >= raw)
+    first = int(low // step)
+    return [round(number * step, 6) for number in range(first, first + 8) if (number - 1) * step <= high]
 
 
 # ---------------------------------------------------------------------- how it was made
@@ -154,39 +265,31 @@ def legend(tables: Iterable[Table]) -> str:
     return f"<p class='legend'>{''.join(chips)}</p>"
 
 
-def sections(records: list[Record]) -> Iterator[tuple[str, "Callable[[], figure] | None"]]:
-    """The whole page: pieces of HTML, and what draws the plot beside each, if it has one."""
-    from app import plots  # only here: HoloViews takes its time to load
-
+def html(records: list[Record]) -> str:
+    """The whole page."""
     groups = {name: make(records) for name, (_, make) in TABLES.items()}
-    yield (
+    parts = [
         f"<p>Large: ours on the test set; small: the paper's figure and the difference. {ERRORS} In the plots "
-        "filled marks are ours and open ones the paper's; point at one to read its figure. "
-        "<code>python -m qtcore.reproduce all --evaluate-only</code> scores the shipped models again; it takes minutes.</p>"
-        + legend(table for tables in groups.values() for table in tables),
-        None,
-    )
+        "filled marks are ours and open ones the paper's. <code>python -m qtcore.reproduce all --evaluate-only</code> scores "
+        "the shipped models again; it takes minutes.</p>",
+        legend(table for tables in groups.values() for table in tables),
+    ]
     depths = groups.pop("depth")
     for name, tables in groups.items():
-        yield f"<h2>{escape(TABLES[name][0])}</h2>", None
-        for table in tables:  # IoU and NCE have no axis in common
-            yield table_html(table), None if name == "grid" else functools.partial(plots.dots, table)
-            yield made(table.rows), None
-        yield "".join(f"<p>{escape(line)}</p>" for line in budgets(records, name)), None
+        parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
+        for table in tables:
+            plot = "" if name == "grid" else dots(table)  # IoU and NCE have no axis in common
+            parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>{made(table.rows)}")
+        parts += [f"<p>{escape(line)}</p>" for line in budgets(records, name)]
     if depths:
-        again = "<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again."
-        yield f"<h2>{escape(TABLES['depth'][0])}</h2><p>{escape(DEPTHS)} {again}</p>", None
+        parts.append(f"<h2>{escape(TABLES['depth'][0])}</h2><p>{escape(DEPTHS)} ")
+        parts.append("<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again.</p>")
     for table, lines in zip(depths, depth_curves(records).values(), strict=True):
-        yield table_html(table), functools.partial(plots.curves, lines)
+        parts.append(f"<div class='pair'>{table_html(table)}{curves(lines)}</div>")
+    return f"<div class='results'>{''.join(parts)}</div>"
 
 
 def page(shell: Shell) -> Viewable:
     """The content of the tab."""
     style = (FOLDER / "results.css").read_text("utf-8")
-    parts: list[Viewable] = []
-    for text, plot in sections(results()):
-        pane = pn.pane.HTML(f"<div class='results'>{text}</div>", stylesheets=[style], margin=0)
-        if plot is None:
-            pane.sizing_mode = "stretch_width"
-        parts.append(pane if plot is None else pn.FlexBox(pane, pn.pane.Bokeh(plot(), margin=(0, 0, 0, 16)), margin=(4, 0)))
-    return pn.Column(*parts, sizing_mode="stretch_width", margin=(4, 16, 16, 16))
+    return pn.pane.HTML(html(results()), stylesheets=[style], sizing_mode="stretch_width", margin=(4, 16, 16, 16))

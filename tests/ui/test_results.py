@@ -1,6 +1,5 @@
 """The page Results in a browser."""
 
-import itertools
 from typing import TYPE_CHECKING
 
 from qtcore.paper.printed import TABLE_1
@@ -8,19 +7,7 @@ from qtcore.paper.printed import TABLE_1
 from .helpers import at_widths
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
-
-
-def points_at(page: "Page", drawn: "Locator", what: str) -> bool:
-    """Move the mouse over a plot, along its first row, until it says so."""
-    drawn.scroll_into_view_if_needed()
-    box = drawn.bounding_box()
-    assert box is not None
-    for y, x in itertools.product(range(40, 80, 6), range(70, 220, 5)):
-        page.mouse.move(box["x"] + x, box["y"] + y)
-        if page.get_by_text(what).count():
-            return True
-    return False
+    from playwright.sync_api import Page
 
 
 def test_tables_plots_and_how_they_were_made(page: "Page", app_url: str) -> None:
@@ -28,10 +15,10 @@ def test_tables_plots_and_how_they_were_made(page: "Page", app_url: str) -> None
     figures = page.locator(".results table.figures")
     figures.first.wait_for()
     assert figures.count() == 4 + 4  # and those of the depths
-    drawn = page.locator(".bk-Figure")
-    drawn.last.wait_for()
-    assert drawn.count() == 3 + 4  # dots, and curves over the depth
-    assert points_at(page, drawn.first, "Adult, QT: ")
+    assert page.locator(".results svg.dots:not(.curves)").count() == 3
+    assert page.locator(".results svg.curves").count() == 4
+    assert page.locator(".results svg.curves polyline").count() == 24
+    assert page.locator(".results svg.dots circle").count() > 2 * 9  # the paper's QT at least
     assert page.get_by_text(f"paper {TABLE_1['qt', 'dbm', 'web'].mean:.3f}").first.is_visible()
     assert page.locator(".results td[data-verdict=better] em").first.is_visible()
     for width in at_widths(page):
