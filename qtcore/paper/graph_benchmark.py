@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from qtcore.inference.bp import BP
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.paper import graph_libraries as libraries
 from qtcore.query import Query
@@ -17,12 +18,13 @@ LAYERS = 20
 ROWS = 8
 """Rows of a training step."""
 
+THIRD_ORDER = "2,000 variables of 8 states, 1,000 factors of third order"
 CASES: dict[str, tuple[int, int, int, int, bool]] = {  # variables, factors, their order, states, tied
     "1,000 variables of 2 states, 2,000 edges": (1_000, 2_000, 2, 2, False),
     "10,000 variables of 2 states, 20,000 edges": (10_000, 20_000, 2, 2, False),
     "the same, all edges tied": (10_000, 20_000, 2, 2, True),
     "2,000 variables of 8 states, 4,000 edges": (2_000, 4_000, 2, 8, False),
-    "2,000 variables of 8 states, 1,000 factors of third order": (2_000, 1_000, 3, 8, False),
+    THIRD_ORDER: (2_000, 1_000, 3, 8, False),
 }
 MANY = 1_000_000
 """Factors of the graph that is only built."""
@@ -126,7 +128,11 @@ def beside(ours: float, expected: Any, make: Callable[[], libraries.Twin], repea
         return str(error)
     if not difference <= SAME:
         return f"other marginals, by {difference:.1g}"
-    return f"{theirs:.3g} ms ({theirs / ours:.2g}×)"
+    return f"{_rounded(theirs)} ms ({_rounded(theirs / ours, 2)}×)"
+
+
+def _rounded(number: float, digits: int = 3) -> str:
+    return f"{float(f'{number:.{digits}g}'):,g}"
 
 
 def of_tree(quick: bool = False) -> tuple[float, str]:
@@ -136,6 +142,24 @@ def of_tree(quick: bool = False) -> tuple[float, str]:
         asked = milliseconds(lambda: model(nothing(model)), 3 if quick else 15)
         expected = model(nothing(model)).probs[0].double().numpy()
     return asked, beside(asked, expected, partial(libraries.pgmpy, model), 1)
+
+
+def of_third_order(quick: bool = False) -> tuple[float, float]:
+    """Milliseconds of one layer with factors of third order, and of reading their tables once (their sum, on one thread, as
+    one query runs)."""
+    model, more = case(THIRD_ORDER), 200
+    tables = model.get_parameter("tables.factor")
+    repeats = 3 if quick else 15
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.no_grad():
+            few, many = (
+                milliseconds(lambda n=n: model(nothing(model), engine=BP(n)), repeats) for n in (LAYERS, LAYERS + more)
+            )
+            return (many - few) / more, milliseconds(tables.sum, 10 * repeats)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def building(factors: int = MANY) -> float:
@@ -154,7 +178,10 @@ def table(quick: bool = False) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for row in rows(quick):
         others = " | ".join(row.others[title] for title in titles)
-        yield f"| {row.name} | {row.query:.3g} ms | {others} | {row.step:.3g} ms |"
+        yield f"| {row.name} | {_rounded(row.query)} ms | {others} | {_rounded(row.step)} ms |"
     asked, others = of_tree(quick)
-    yield f"| a tree of {TREE} variables of 4 states, exact: {asked:.3g} ms; pgmpy: {others} | | | | |"
+    yield f"| a tree of {TREE} variables of 4 states, exact: {_rounded(asked)} ms; pgmpy: {others} | | | | |"
+    layer, reading = of_third_order(quick)
+    times = f"{layer:.2g} ms, {layer / reading:.2g} times reading all tables once ({reading:.2g} ms)"
+    yield f"| one layer of the factors of third order: {times} | | | | |"
     yield f"| {MANY:,} tied edges: built in {building():.2g} s | | | | |"

@@ -1,6 +1,7 @@
 """The operators by themselves: torch sees through them, they equal their slow twins, and they refuse what they cannot take."""
 
 import ast
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from qtcore import kernels
 from qtcore.errors import InputError
 from qtcore.kernels import buffers, reference
 from qtcore.kernels.ops import binary, both, damped, factors, gaussian, grid
+from qtcore.kernels.ops.factors import described
 from qtcore.kernels.ops.shared import LANES, rows
 
-from ..strategies import F64, QUICK, close
+from ..strategies import F64, QUICK, close, rng
 from .support import (
     F32,
     J,
@@ -385,6 +387,23 @@ def test_factors_that_do_not_fit_are_refused() -> None:
         wrong[0, 1] = bad
         with pytest.raises(InputError, match="alone must be finite"):
             kernels.factor_layers(tables, wrong, places, groups, n)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("states", [1, 4, 5, 8, 11, 16])
+def test_factors_of_any_number_of_states(states: int, dtype: torch.dtype) -> None:
+    """Fewer states than a vector holds, as many, and more; rows in pairs, and one left over."""
+    shape, count = (3, states, 2, states), 11
+    scopes = torch.randint(states, (4, count), generator=rng(0)).int()  # any places among the states will do
+    alone = reals(1, 2, 3 * states + 3, dtype=dtype)
+    inputs = tracked(
+        (reals(2, count * math.prod(shape), dtype=dtype), alone, scopes.flatten(), described([shape], [count], [True]))
+    )
+    given = reals(3, *alone.shape, dtype=dtype)
+    sums = [layers(*inputs, 2) for layers in (kernels.factor_layers, reference.factor_layers)]
+    steps = [torch.autograd.grad((each * given).sum(), inputs[:2]) for each in sums]
+    for ours, theirs in ((sums[0], sums[1]), *zip(*steps, strict=True)):
+        close(ours, theirs, 1e-11 if dtype == F64 else 1e-4)
 
 
 def test_a_trace_of_factors_ends_where_the_layers_end() -> None:

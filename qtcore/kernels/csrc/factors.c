@@ -20,6 +20,8 @@ typedef int64_t mask __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t mask __attribute__((vector_size(VECTOR_BYTES)));
 #endif
 
+typedef real loose __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias)); /* a vec anywhere */
+
 enum { MAX_ORDER = 8 };
 #define LARGEST_RANGE (real)62 /* of a table: no sum vanishes in float32 */
 
@@ -113,17 +115,28 @@ static chunk chunk_at(const group *g, real *memory) {
                    start + 4 * R, start + 4 * R + I, start + 4 * R + 2 * I, start + 4 * R + 3 * I};
 }
 
-/* One axis: rows p of T [P, S], sums over it into `left` [P], and the messages to it y [S]. */
+/* One axis: rows p of T [P, S], sums over it into `left` [P], and the messages to it y [S]. Two rows at a time, so that
+   x and y are read half as often. */
 static inline __attribute__((always_inline)) void pass_axis(integer P, integer S, const vec *T, const vec *x,
                                                             const vec *w, vec *restrict left, vec *restrict y) {
-    for (integer s = 0; s < S; s++) y[s] = w[0] * T[s];
-    for (integer p = 0; p < P; p++) {
-        const vec *row = T + p * S, weight = w[p];
-        vec sum = row[0] * x[0];
-        for (integer s = 1; s < S; s++) sum += row[s] * x[s];
-        if (p)
-            for (integer s = 0; s < S; s++) y[s] += weight * row[s];
-        left[p] = sum;
+    for (integer s = 0; s < S; s++) y[s] = (vec){0};
+    for (integer p = 0; p + 1 < P; p += 2) {
+        const vec *row = T + p * S, *next = row + S;
+        vec sum = {0}, next_sum = {0};
+        for (integer s = 0; s < S; s++) {
+            sum += row[s] * x[s], next_sum += next[s] * x[s];
+            y[s] += w[p] * row[s] + w[p + 1] * next[s];
+        }
+        left[p] = sum, left[p + 1] = next_sum;
+    }
+    if (P % 2) {
+        const vec *row = T + (P - 1) * S;
+        vec sum = {0};
+        for (integer s = 0; s < S; s++) {
+            sum += row[s] * x[s];
+            y[s] += w[P - 1] * row[s];
+        }
+        left[P - 1] = sum;
     }
 }
 
@@ -213,6 +226,52 @@ static inline vec gather(const real *from, const int32_t *at) {
 #endif
 }
 
+/* Vectors i of numbers j become vectors j of numbers i: blocks off the diagonal change places, ever smaller ones. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TRANSPOSES 1
+#endif
+#endif
+#ifdef TRANSPOSES
+#define EXCHANGE(half, first, second)                                             \
+    for (integer i = 0; i < LANES; i++)                                           \
+        if (!(i & (half))) {                                                      \
+            const vec a = v[i], b = v[i + (half)];                                \
+            v[i] = __builtin_shufflevector(a, b, first), v[i + (half)] = __builtin_shufflevector(a, b, second); \
+        }
+#define LIST(...) __VA_ARGS__
+static inline __attribute__((always_inline)) void transpose(vec *v) {
+#ifdef DOUBLE
+    EXCHANGE(2, LIST(0, 1, 4, 5), LIST(2, 3, 6, 7))
+    EXCHANGE(1, LIST(0, 4, 2, 6), LIST(1, 5, 3, 7))
+#else
+    EXCHANGE(4, LIST(0, 1, 2, 3, 8, 9, 10, 11), LIST(4, 5, 6, 7, 12, 13, 14, 15))
+    EXCHANGE(2, LIST(0, 1, 8, 9, 4, 5, 12, 13), LIST(2, 3, 10, 11, 6, 7, 14, 15))
+    EXCHANGE(1, LIST(0, 8, 2, 10, 4, 12, 6, 14), LIST(1, 9, 3, 11, 5, 13, 7, 15))
+#endif
+}
+#else
+static inline void transpose(vec *v) {
+    for (integer i = 0; i < LANES; i++)
+        for (integer j = 0; j < i; j++) {
+            const real number = v[i][j];
+            v[i][j] = v[j][i], v[j][i] = number;
+        }
+}
+#endif
+
+/* The states of a variable in each lane [S, LANES], from where they begin; `at` are LANES places. */
+static inline void gather_axis(integer S, const real *from, const int32_t *at, vec *to) {
+    integer s = 0;
+    for (; s + LANES <= S; s += LANES) {
+        vec v[LANES];
+        for (integer l = 0; l < LANES; l++) v[l] = *(const loose *)(from + at[l] + s);
+        transpose(v);
+        for (integer l = 0; l < LANES; l++) to[s + l] = v[l];
+    }
+    for (; s < S; s++) to[s] = gather(from + s, at);
+}
+
 static inline vec larger(vec a, vec b) {
     const mask which = a > b;
     return (vec)(((mask)a & which) | ((mask)b & ~which));
@@ -223,9 +282,11 @@ static void cavities(const group *g, const int32_t *places, const real *belief, 
     for (integer a = 0; a < g->order; a++, places += LANES) {
         const integer S = g->shape[a];
         const vec *m = (const vec *)messages + g->row[a];
-        vec *x = c->x + g->row[a], top = x[0] = gather(belief, places) - m[0];
+        vec *x = c->x + g->row[a], top;
+        gather_axis(S, belief, places, x);
+        top = x[0] -= m[0];
         for (integer s = 1; s < S; s++) {
-            x[s] = gather(belief + s, places) - m[s];
+            x[s] -= m[s];
             top = larger(x[s], top);
         }
         for (integer s = 0; s < S; s++) x[s] -= top;
@@ -253,10 +314,15 @@ static void logs(const group *g, real keep, const chunk *c, const real *before, 
 
 static inline __attribute__((always_inline)) void scatter_axis(integer S, const int32_t *places, integer lanes,
                                                                const real *from, real *to) {
-    for (integer l = 0; l < lanes; l++) {
-        real *place = to + places[l];
-        for (integer s = 0; s < S; s++) place[s] += from[s * LANES + l];
+    integer s = 0;
+    for (; s + LANES <= S; s += LANES, from += LANES * LANES) {
+        vec v[LANES];
+        for (integer l = 0; l < LANES; l++) v[l] = ((const vec *)from)[l];
+        transpose(v);
+        for (integer l = 0; l < lanes; l++) *(loose *)(to + places[l] + s) += v[l];
     }
+    for (integer l = 0; l < lanes; l++)
+        for (integer i = s; i < S; i++) to[places[l] + i] += from[(i - s) * LANES + l];
 }
 
 /* Add the messages of the first `lanes` factors of a chunk, or their gradients, to their variables' states. */
@@ -267,6 +333,7 @@ static inline void scatter(const group *g, const int32_t *places, integer lanes,
         case 2: scatter_axis(2, places, lanes, from, to); break;
         case 3: scatter_axis(3, places, lanes, from, to); break;
         case 4: scatter_axis(4, places, lanes, from, to); break;
+        case 8: scatter_axis(8, places, lanes, from, to); break;
         default: scatter_axis(S, places, lanes, from, to);
         }
         from += S * LANES;
