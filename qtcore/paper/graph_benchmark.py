@@ -150,14 +150,15 @@ def of_third_order(quick: bool = False) -> tuple[float, float]:
     model, more = case(THIRD_ORDER), 200
     tables = model.get_parameter("tables.factor")
     repeats = 3 if quick else 15
+
+    def layers(n: int) -> float:
+        return milliseconds(lambda: model(nothing(model), engine=BP(n)), repeats)
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with torch.no_grad():
-            few, many = (
-                milliseconds(lambda n=n: model(nothing(model), engine=BP(n)), repeats) for n in (LAYERS, LAYERS + more)
-            )
-            return (many - few) / more, milliseconds(tables.sum, 10 * repeats)
+            return (layers(LAYERS + more) - layers(LAYERS)) / more, milliseconds(tables.sum, 10 * repeats)
     finally:
         torch.set_num_threads(threads)
 
