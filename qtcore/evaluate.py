@@ -23,8 +23,8 @@ from qtcore.inference.engine import named
 from qtcore.learn.run import device
 from qtcore.metrics import BITS
 from qtcore.models.files import load
+from qtcore.paper.plots import plot_depths
 from qtcore.paper.scoring import DepthScore, evaluate, evaluate_grid, over_depth
-from qtcore.paper.tables import plot_depths
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.ranges import parse_range
 

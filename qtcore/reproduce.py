@@ -4,6 +4,7 @@
     python -m qtcore.reproduce table1 --datasets adult dna --methods qt --seeds 3
     python -m qtcore.reproduce frey --budget quick             a quick end-to-end run
     python -m qtcore.reproduce depth --evaluate-only           the score of every shipped model over the depth
+    python -m qtcore.reproduce joint --evaluate-only           log-likelihoods by the chain rule, and consistency
     python -m qtcore.reproduce all --scheduler tcp://host:8786 on a Dask cluster; by default on all cores here
 
 Trains what is missing, scores it on the test set with fresh queries, and writes one record per cell and seed, the tables as
@@ -29,10 +30,10 @@ from qtcore.support.cli import arguments, guarded
 class Command:
     """Which cells, and what to do with them."""
 
-    table: tyro.conf.Positional[Literal["table1", "frey", "grid", "depth", "all"]] = "all"
-    """Which table; depth: the score of every shipped model, layer by layer."""
+    table: tyro.conf.Positional[Literal["table1", "frey", "grid", "depth", "joint", "all"]] = "all"
+    """Which table; depth: the score of every shipped model, layer by layer; joint: log-likelihoods and consistency."""
     methods: tuple[str, ...] = ()
-    """qt, pcd, advil, image-gaussian, pixel-gaussian, random; all by default."""
+    """qt, pcd, advil, image-gaussian, pixel-gaussian, random, untrained; all by default."""
     datasets: tuple[str, ...] = ()
     """Names of datasets; all by default."""
     seeds: int = 5

@@ -19,7 +19,9 @@ from xdist.scheduler import LoadFileScheduling
 settings.register_profile(
     "qtcore", deadline=None, derandomize=True, max_examples=10, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("check", settings.get_profile("qtcore"), max_examples=2)
+FEW = 2
+"""Examples, and cases of a parametrised test, that `make check` runs: the first and the last."""
+settings.register_profile("check", settings.get_profile("qtcore"), max_examples=FEW)
 settings.load_profile("qtcore")
 
 torch.set_num_threads(1)
@@ -62,17 +64,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
 
 
-FEW = 3
-"""How many cases of a parametrised test `make check` runs: the first, the last, and some between."""
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:  # before they are chosen by their marks
         if BROWSER in item.path.parents or item.path.name in SLOW_FILES or item.path.suffix == ".ipynb":
             item.add_marker(pytest.mark.slow)
     yield
-    if settings.default is not None and settings.default.max_examples < FEW:  # the profile "check"
+    if settings.default is not None and settings.default.max_examples == FEW:  # the profile "check"
         _deselect_cases(config, items)
     order = {HERE.parent / name: place for place, name in enumerate(FIRST)}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
@@ -80,12 +78,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _deselect_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave a few cases of every test."""
+    """Leave the first and the last case of every test."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    few = {case for every in cases.values() for case in every[:: max(1, -(-(len(every) - 1) // (FEW - 1)))]}
-    few |= {every[-1] for every in cases.values()}
+    few = {case for every in cases.values() for case in (every[0], every[-1])}
     config.hook.pytest_deselected(items=[item for item in items if item not in few])
     items[:] = [item for item in items if item in few]
 

@@ -17,22 +17,24 @@ from qtcore.learn.run import BEST
 from qtcore.learn.settings import Settings
 from qtcore.models.provenance import Provenance
 from qtcore.paper.experiments import EXPERIMENTS, PHASE, RECIPES, STARTS, Experiment, named, recipe
-from qtcore.paper.printed import DATASETS
+from qtcore.paper.printed import DATASETS, PUBLISHED
 
 
 def test_every_pair_of_the_paper_is_there_and_three_that_need_no_data() -> None:
     tables = {f"{kind}/{name}" for kind in ("rbm", "dbm") for name in DATASETS} | {"grbm/frey", "grid/border-fixed"}
     assert len(tables) == 2 * 9 + 2
     others = {"grid/border", "grid/border-glyphs", "grid/border-authors", "grid/drawings"}
+    others |= {f"rbm/{name}-cardinality" for name in PUBLISHED}
     assert tables | others == EXPERIMENTS.keys()
     assert {experiment.dataset for experiment in EXPERIMENTS.values()} <= set(data.names())
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
     for name, experiment in EXPERIMENTS.items():
-        kind, dataset = name.split("/")
+        kind, dataset = name.removesuffix("-cardinality").split("/")
         settings = experiment.settings
         assert experiment.name == name
+        assert (experiment.queries == "cardinality") == name.endswith("-cardinality")
         assert settings.steps is None
         assert (settings.schedule, settings.averaging, settings.seed) == ("constant", 0.0, 0)
         if kind in ("rbm", "dbm"):

@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import qtcore
 from qtcore import DBM, RBM, reproduce
+from qtcore.data import Dataset
 from qtcore.errors import DataError, InputError
 from qtcore.paper import cells, reproduction
 from qtcore.paper.cells import Cell
 from qtcore.paper.experiments import EXPERIMENTS
+from qtcore.paper.printed import PUBLISHED
+from qtcore.query import Query
 
 from .commands import Command, command  # noqa: F401
 
@@ -52,8 +57,10 @@ def test_the_cells_are_those_of_the_paper() -> None:
     assert len({(cell.model, cell.dataset) for cell in qt if cell.table == "table1"}) == 18
     assert {cell.dataset for cell in qt if cell.table == "grid"} == {"border", "border-fixed", "border-authors"}
     assert len({cell.key for cell in everything}) == len(everything)
-    trained = [cell.name for cell in everything if cell.trained and cell.table != "depth"]
+    trained = [cell.name for cell in everything if cell.trained and cell.table not in ("depth", "joint")]
     assert len(set(trained)) == len(trained)
+    joint = [cell.name for cell in everything if cell.table == "joint"]
+    assert len(joint) == len(set(joint)) == 6 * len(PUBLISHED)
     assert {cell.name for cell in everything if cell.table == "depth"} == EXPERIMENTS.keys()
     assert [cell.name for cell in cells.cells("table1", ("qt",), ("adult",), 2)] == [
         *("rbm/adult", "dbm/adult", "rbm/adult-seed1", "dbm/adult-seed1")
@@ -109,6 +116,26 @@ def test_evaluate_only_scores_what_is_there_and_trains_nothing(run: Command, tmp
     assert "**1.0" in line
     assert "not yet trained" in line
     assert [path.name for path in (tmp_path / "checkpoints").rglob("*.safetensors")] == ["digits.safetensors"]
+
+
+def test_joint_scores_of_a_tree_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An RBM with one hidden unit is a tree: every order says the same, and that is the truth."""
+    rows = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 4)[torch.randperm(16)]
+    about: dict[str, Any] = {"name": "nips", "kind": "binary", "source": "stand-in", "note": ""}
+    dataset = Dataset(**about, train=rows, valid=rows, test=rows)
+    model = RBM(4, 1, dtype=torch.float64)
+    monkeypatch.setattr(cells.data, "load", lambda _: dataset)
+    monkeypatch.setattr(cells, "FEWER_ROWS", {"nips": 7})
+    scores = cells.score_cell(Cell("joint", "qt", "rbm", "nips"), model, False, 0)["scores"]
+    nothing = Query(rows[:7], torch.zeros(7, 4, dtype=torch.bool))
+    expected = -model.log_prob(nothing, engine=qtcore.Exact()).mean.mean()
+    assert scores["nll"] == {"mean": pytest.approx(float(expected)), "error": scores["nll"]["error"], "samples": 7}
+    assert scores["mixture"]["mean"] == pytest.approx(float(expected))
+    assert scores["spread"]["mean"] == pytest.approx(0, abs=1e-12)
+    assert scores["inconsistency"]["mean"] == pytest.approx(0, abs=1e-12)
+    untrained = cells.score_cell(Cell("joint", "untrained", "rbm", "nips"), None, False, 0)
+    assert untrained["scores"]["nll"]["mean"] > 0
+    assert "checkpoint" not in untrained
 
 
 def test_without_the_data_what_was_computed_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

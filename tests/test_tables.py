@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from qtcore.paper import tables
+from qtcore.paper import plots, tables
 from qtcore.paper.printed import DATASETS, FREY, GRID, TABLE_1, Printed
 
 
@@ -16,6 +16,11 @@ def record(method: str, model: str, dataset: str, seed: int = 0, source: str = "
     return {
         "table": table, "method": method, "model": model, "dataset": dataset, "seed": seed, "source": source, "scores": parts
     }  # fmt: skip
+
+
+def joint(method: str, model: str, dataset: str, nll: float) -> tables.Record:
+    scores = record(method, model, dataset, nll=nll, mixture=nll - 0.1, spread=0.2, inconsistency=0.03)
+    return scores | {"table": "joint"}
 
 
 def depths(model: str, dataset: str, layers: list[int], nce: list[float], **more: list[float]) -> tables.Record:
@@ -71,13 +76,15 @@ def test_plots(name: str, tmp_path: Path) -> None:
         "frey": ["NCE in bits"],
         "grid": ["IoU % (higher is better)", "NCE in nats (lower is better)"],
         "depth": [],
+        "joint": [],
     }[name]
     ours = [record("qt", "rbm", "adult", bp=0.1), record("qt", "grbm", "frey", uniform=1.5, patches=1.4)]
     ours.append(record("qt", "grid", "border-fixed", iou=97.0, nce=0.03, iou_framed=96.0, nce_framed=0.04))
     ours.append(depths("grid", "border", [1, 2, 15], [0.5, 0.2, 0.1], iou=[20.0, 60.5, 97.25]))
+    ours.append(joint("qt", "rbm", "adult", 13.9))
     pictures = []
     for records in ([], ours):
-        tables.plot(name, records, tmp_path / "plot.png")
+        plots.plot(name, records, tmp_path / "plot.png")
         with Image.open(tmp_path / "plot.png") as picture:
             pictures.append(picture.tobytes())
     assert pictures[0] != pictures[1]
@@ -120,6 +127,23 @@ def test_a_grid_over_depths_has_rows_of_its_own() -> None:
     assert "not yet trained" in lines["QT, own evidence in the belief"]
 
 
+def test_joint_probabilities_stand_beside_published_ones() -> None:
+    ours = [joint("qt", "rbm", "adult", 14.0), joint("qt", "rbm", "adult-cardinality", 13.5), joint("pcd", "rbm", "dna", 90.0)]
+    assert tables.joint_tables([]) == []
+    mixture, one, spread, inconsistency = tables.joint_tables(ours)
+    rows = {row.title: row for row in mixture.rows}
+    adult = dict(zip(mixture.columns, rows["Adult"].cells, strict=True))
+    assert adult["QT"] == "13.90 ± 0.00"
+    assert adult["QT, any number observed"] == "13.40 ± 0.00"
+    assert adult["PCD"] == adult["untrained"] == "not yet trained"
+    assert adult["NADE, EoNADE, MADE"] == "13.2"
+    assert rows["Adult"].records == ours[:2]
+    assert rows["DNA"].cells[-1] == "79.7–84.8"
+    assert one.rows[0].cells[0] == "14.00 ± 0.00"
+    assert (spread.rows[0].cells[0], inconsistency.rows[0].cells[0]) == ("0.200 ± 0.004", "0.030 ± 0.004")
+    assert "two random orders" in tables.markdown("joint", ours)
+
+
 def test_scores_over_the_depth() -> None:
     records = [depths("rbm", "adult", [1, 5, 60], [0.5, 0.2, 0.125])]
     records.append(depths("grid", "border", [1, 2], [0.5, 0.2], iou=[20.0, 60.52]))
@@ -159,7 +183,7 @@ def test_what_was_spent_on_advil_stands_below_the_table(tmp_path: Path) -> None:
     assert below[0].startswith("AdVIL here: 500 model steps with 7 decoder steps each, rates 0.003 and 0.01 (the paper's: ")
     assert "advil.png" in below[1]
     assert tables.histories([ours], "frey") == [("GRBM, Frey", [[10, 1.7], [20, 1.56]], 1.542)]
-    tables.plot_histories([ours], tmp_path / "advil.png")
+    plots.plot_histories([ours], tmp_path / "advil.png")
     with Image.open(tmp_path / "advil.png") as picture:
         assert picture.size == (770, 440)
     assert "AdVIL here" not in tables.markdown("frey", [record("qt", "grbm", "frey", uniform=1.5)])

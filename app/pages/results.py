@@ -20,6 +20,7 @@ from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
     DEPTHS,
     ERRORS,
+    JOINT,
     MISSING,
     NOT_COMPARABLE,
     NOT_SAMPLED,
@@ -274,7 +275,7 @@ def html(records: list[Record]) -> str:
         "the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
-    depths = groups.pop("depth")
+    depths, joint = groups.pop("depth"), groups.pop("joint")
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for table in tables:
@@ -286,6 +287,11 @@ def html(records: list[Record]) -> str:
         parts.append("<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again.</p>")
     for table, lines in zip(depths, depth_curves(records).values(), strict=True):
         parts.append(f"<div class='pair'>{table_html(table)}{curves(lines)}</div>")
+    if joint:
+        parts.append(f"<h2>{escape(TABLES['joint'][0])}</h2><p>{escape(JOINT)} ")
+        parts.append("<code>python -m qtcore.reproduce joint --evaluate-only</code> computes them again.</p>")
+        parts += [table_html(table) for table in joint]
+        parts.append(made(joint[0].rows))
     return f"<div class='results'>{''.join(parts)}</div>"
 
 

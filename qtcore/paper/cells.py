@@ -17,6 +17,7 @@ from qtcore.data import Dataset
 from qtcore.data.border import OUT
 from qtcore.errors import ModelFileError, UnknownNameError, nearest
 from qtcore.inference import Gibbs
+from qtcore.inference.questions import consistency
 from qtcore.learn import advil, pcd
 from qtcore.learn.query_training import generator
 from qtcore.metrics import BITS, Score, nll
@@ -26,11 +27,11 @@ from qtcore.models.files import load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.rbm import RBM
 from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
-from qtcore.paper.experiments import EXPERIMENTS, HIDDEN_UNITS, named, recipe
-from qtcore.paper.printed import DATASETS
+from qtcore.paper.experiments import EXPERIMENTS, HIDDEN_UNITS, JOINT_COLUMNS, named, recipe
+from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.paper.records import is_record
 from qtcore.paper.scoring import evaluate, evaluate_grid, over_depth
-from qtcore.query import parse
+from qtcore.query import Query, parse
 
 QUICK = 100
 """Divisor of the number of steps in a quick run."""
@@ -38,6 +39,10 @@ DEEP, DEEP_ROWS = 60, 2000
 """Layers after which a grid that was trained over depths is scored once more, and on how many test images."""
 DEPTH_ROWS, DEPTH_GRIDS = 2000, 300
 """Test rows, and test images of a grid, that are scored layer by layer."""
+JOINT_ROWS, JOINT_ORDERS, PAIRS = 500, 2, 2000
+"""Test rows whose joint probability is computed, in how many random orders of the chain rule, and rows for consistency."""
+FEWER_ROWS = {"nips": 50, "web": 200}
+"""Rows with many variables take longer."""
 GRID_ROWS = ("border", "border-fixed", "border-authors")
 """The grid models of the table."""
 DRAWS = 20
@@ -52,9 +57,9 @@ class Cell:
     """One trained model and all its figures: a method, a model, a dataset and a seed."""
 
     table: str
-    """table1, frey, grid or depth."""
+    """table1, frey, grid, depth or joint."""
     method: str
-    """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random."""
+    """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random, untrained."""
     model: str
     dataset: str
     seed: int = 0
@@ -96,6 +101,9 @@ def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds
             selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in GRID_ROWS]
     if table in ("depth", "all"):
         selected += [Cell("depth", "qt", kind, dataset) for kind, dataset in (name.split("/") for name in EXPERIMENTS)]
+    if table in ("joint", "all"):
+        columns = JOINT_COLUMNS.values()
+        selected += [Cell("joint", method, model, name + suffix) for method, model, suffix in columns for name in PUBLISHED]
     if table in ("frey", "all"):
         selected += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
     if table in ("grid", "all"):
@@ -177,6 +185,8 @@ def score_cell(cell: Cell, model: Model | None, with_gibbs: bool, gibbs_rows: in
     elif cell.table == "depth":
         assert model is not None
         scores = _score_depths(model, dataset)
+    elif cell.table == "joint":
+        scores = _score_joint(model or _untrained(cell, dataset), dataset)
     elif cell.table == "frey":
         scores = _score_frey(cell, model, dataset, with_gibbs, gibbs_rows)
     else:
@@ -261,6 +271,27 @@ def _score_depths(model: Model, dataset: Dataset) -> dict[str, Any]:
     if labelled:
         lists["iou"] = [round(score.iou.mean, 3) for score in scores if score.iou is not None]
     return lists
+
+
+def _untrained(cell: Cell, dataset: Dataset) -> Model:
+    torch.manual_seed(cell.seed)
+    return named(f"{cell.model}/{cell.dataset}").build(dataset)
+
+
+def _score_joint(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """−log p of a test row by the chain rule in nats, in one order (mean over orders) and of their mixture, its spread over
+    orders, and the inconsistency of two variables with half of the others observed, in bits."""
+    rows = dataset.test[: FEWER_ROWS.get(dataset.name, JOINT_ROWS)]
+    nothing = Query(rows, torch.zeros(rows.shape, dtype=torch.bool))
+    answer = model.log_prob(nothing, JOINT_ORDERS, generator=generator(1000, 0))
+    masks, draw = parse("uniform", None), generator(1000, 1)
+    scores = {
+        "nll": Score.of(-answer.mean),
+        "mixture": Score.of(-answer.mixture),
+        "spread": Score.of(answer.spread),
+        "inconsistency": consistency(model, masks(dataset.test[:PAIRS], draw), draw),
+    }
+    return {name: _plain(score) for name, score in scores.items()}
 
 
 # ---------------------------------------------------------------------- on disk

@@ -11,7 +11,8 @@ from tqdm import tqdm
 
 from qtcore.errors import DataError, InputError, ModelFileError
 from qtcore.paper.cells import Budget, Cell, cells, checkpoint_path, read_model, read_record, record_path, score_cell, train
-from qtcore.paper.tables import TABLES, markdown, plot, plot_histories, summary
+from qtcore.paper.plots import plot, plot_histories
+from qtcore.paper.tables import TABLES, markdown, summary
 from qtcore.support.files import write_atomically
 
 

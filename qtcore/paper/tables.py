@@ -1,23 +1,17 @@
-"""The tables as Markdown and as plots: the paper's figures next to ours."""
+"""The tables as Markdown: the paper's figures next to ours."""
 
 import math
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qtcore.data import SPECIFICATIONS
-from qtcore.metrics import BITS
 from qtcore.models.provenance import Provenance
-from qtcore.paper.printed import DATASETS, FREY, GRID, TABLE_1, Printed
+from qtcore.paper.experiments import JOINT_COLUMNS
+from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1, Printed
 from qtcore.paper.records import Record
-from qtcore.paper.scoring import DepthScore
-from qtcore.support.files import write_atomically
 
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
 NAMES |= {"image-gaussian": "one Gaussian per image", "pixel-gaussian": "one Gaussian per pixel", "random": "random guess"}
-MARKERS = {"QT": "oC0", "PCD-BP": "sC1", "AdVIL-BP": "^C2", "uniform queries": "oC0", "5×5 patches": "sC1"}
-"""Shape and colour of a column in a plot."""
 MISSING = "not yet trained"
 NOT_SAMPLED = "not sampled"
 NOT_COMPARABLE = "not comparable"
@@ -28,6 +22,11 @@ ERRORS = (
     "Same: the difference is within these two errors, added in quadrature."
 )
 DEPTHS = "Test set: the first 300 images of a grid, the first 2,000 rows of the others with one draw of uniform queries."
+
+JOINT = (
+    "Test set: the first 500 rows (Web: 200, NIPS: 50), each in two random orders of the chain rule; the first 2,000 rows for "
+    "consistency. ± is the standard error over rows."
+)
 
 
 class Compared(NamedTuple):
@@ -96,7 +95,7 @@ def mean_over_seeds(records: Iterable[Record], part: str) -> tuple[float, float,
     return mean, math.sqrt(variance / len(means)), len(means)
 
 
-def _chosen(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
+def chosen_records(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
     """Records of a row and its inference method: a row is named after training and inference."""
     training, _, inference = method.partition("-") if method.startswith(("pcd", "advil")) else (method, "", "")
     wanted = {"table": table, "method": training} | which
@@ -134,7 +133,7 @@ def table_1_tables(records: list[Record]) -> list[Table]:
         for dataset in DATASETS:
             row = Row(SPECIFICATIONS[dataset].heading, [], [])
             for method in methods:
-                chosen, part = _chosen(records, "table1", method, model=model, dataset=dataset)
+                chosen, part = chosen_records(records, "table1", method, model=model, dataset=dataset)
                 comparable = all(record["source"] != "stand-in" for record in chosen)
                 ours, printed = mean_over_seeds(chosen, part), TABLE_1.get((method, model, dataset))
                 row.cells.append(comparison(ours, printed, comparable, trained=bool(chosen)))
@@ -148,7 +147,7 @@ def frey_tables(records: list[Record]) -> list[Table]:
     """NCE in bits of the Gaussian RBM on the Frey faces."""
     rows = []
     for method in ("qt", "advil-bp", "advil-gibbs", "image-gaussian", "pixel-gaussian"):
-        chosen, inference = _chosen(records, "frey", method)
+        chosen, inference = chosen_records(records, "frey", method)
         parts = {queries: f"{queries}-gibbs" if inference == "gibbs" else queries for queries in ("uniform", "patches")}
         cells = [
             comparison(mean_over_seeds(chosen, part), FREY.get((method, queries)), trained=bool(chosen))
@@ -170,12 +169,12 @@ def grid_tables(records: list[Record]) -> list[Table]:
     )
     rows = []
     for title, dataset, suffix, printed in counted:
-        chosen, _ = _chosen(records, "grid", "qt", dataset=dataset)
+        chosen, _ = chosen_records(records, "grid", "qt", dataset=dataset)
         iou, nce = (mean_over_seeds(chosen, part + suffix) for part in ("iou", "nce"))
         first = comparison(iou, GRID["qt", "iou"] if printed else None, digits=2, more_is_better=True)
         second = comparison(nce, GRID["qt", "nce"] if printed else None, digits=4)
         rows.append(Row(title, [first, second], chosen))
-    guess, _ = _chosen(records, "grid", "random")
+    guess, _ = chosen_records(records, "grid", "random")
     figure = mean_over_seeds(guess, "iou")
     cell = Compared(figure, GRID["random", "iou"], MISSING if figure is None else "", 2)
     rows.append(
@@ -219,11 +218,42 @@ def depth_tables(records: list[Record]) -> list[Table]:
     return tables
 
 
+JOINT_PARTS = {
+    "mixture": "−log p of a row in nats, mixture of two orders (lower is better)",
+    "nll": "−log p of a row in nats, one order (lower is better)",
+    "spread": "Standard deviation of log p over orders, in nats (0: consistent)",
+    "inconsistency": "|log p(a)p(b|a) − log p(b)p(a|b)| in bits, half of the others observed (0: consistent)",
+}
+
+
+def joint_tables(records: list[Record]) -> list[Table]:
+    """Log-likelihoods by the chain rule beside published ones, and how consistent the marginals are."""
+    tables = []
+    for part, title in JOINT_PARTS.items():
+        rows, likelihood = [], part in ("mixture", "nll")
+        for dataset, published in PUBLISHED.items():
+            row = Row(SPECIFICATIONS[dataset].heading, [], [])
+            for method, model, suffix in JOINT_COLUMNS.values():
+                chosen, _ = chosen_records(records, "joint", method, model=model, dataset=dataset + suffix)
+                ours = mean_over_seeds(chosen, part)
+                digits = 2 if likelihood else 3
+                row.cells.append(MISSING if ours is None else f"{ours[0]:.{digits}f} ± {ours[1]:.{digits}f}")
+                row.records.extend(chosen)
+            if likelihood:
+                row.cells.append("–".join(f"{figure:g}" for figure in dict.fromkeys(published)))
+            rows.append(row)
+        columns = [*JOINT_COLUMNS, "NADE, EoNADE, MADE"] if likelihood else [*JOINT_COLUMNS]
+        if any(row.records for row in rows):
+            tables.append(Table(title, columns, rows))
+    return tables
+
+
 TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "table1": ("Table 1: NCE in bits (lower is better)", table_1_tables),
     "frey": ("Gaussian RBM on the Frey faces: NCE in bits (lower is better)", frey_tables),
     "grid": ("Grid MRF on border ownership", grid_tables),
     "depth": ("The score over the depth", depth_tables),
+    "joint": ("Joint probabilities by the chain rule", joint_tables),
 }
 """For each group of tables: its heading, and the function that makes it."""
 
@@ -237,7 +267,7 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    below = [DEPTHS if name == "depth" else ERRORS, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
+    below = [{"depth": DEPTHS, "joint": JOINT}.get(name, ERRORS), "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
         below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")
     return "\n".join([*lines, *below])
@@ -297,69 +327,6 @@ def histories(records: list[Record], table: str) -> list[tuple[str, list[list[fl
     return curves
 
 
-def plot_histories(records: list[Record], path: Path) -> None:
-    """Plot the history of AdVIL's validation NCE, relative to the paper's figure."""
-    plt = _pyplot()
-    figure, ax = plt.subplots(figsize=(7, 4))
-    for name, history, paper in (curve for table in ("table1", "frey") for curve in histories(records, table)):
-        ax.plot([step for step, _ in history], [nce - paper for _, nce in history], label=name)
-    ax.axhline(0, color="k", linewidth=1)
-    ax.set(xlabel="step of the model", ylabel="bits above the paper's AdVIL-BP", xscale="log", ylim=(-0.1, 0.5))
-    ax.set_title("AdVIL: validation NCE")
-    ax.grid(alpha=0.3)
-    ax.legend(fontsize=8)
-    figure.tight_layout()
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
-    plt.close(figure)
-
-
-def plot_depths(scores: list[DepthScore], title: str, path: Path) -> None:
-    """Plot the score over the depth, and the residual below it."""
-    plt = _pyplot()
-    figure, axes = plt.subplots(2, 1, figsize=(7, 5), sharex=True)
-    layers = [score.layer for score in scores]
-    overlaps = [score.iou.mean for score in scores if score.iou is not None]
-    if overlaps:
-        axes[0].plot(layers, overlaps, ".-")
-        axes[0].set(ylabel="IoU in %")
-    else:
-        axes[0].plot(layers, [score.nce.mean * BITS for score in scores], ".-")
-        axes[0].set(ylabel="NCE in bits")
-    axes[1].plot(layers, [max(score.residual, 1e-8) for score in scores], ".-")
-    axes[1].set(ylabel="residual", xlabel="layer", yscale="log")
-    axes[0].set_title(title)
-    for ax in axes:
-        ax.grid(alpha=0.3)
-    figure.tight_layout()
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
-    plt.close(figure)
-
-
-def _plot_curves(records: list[Record], path: Path) -> None:
-    """Plot the score over the depth, a panel for each kind of model."""
-    plt = _pyplot()
-    curves = depth_curves(records)
-    figure, axes = plt.subplots(max(1, len(curves)), 1, figsize=(7, 3.2 * max(1, len(curves))), squeeze=False)
-    for ax, (kind, lines) in zip(axes[:, 0], curves.items(), strict=False):
-        for record, layers, scores in lines:
-            ax.plot(layers, scores, label=record["dataset"])
-        ax.set(title=DEPTH_TITLES[kind], xlabel="layer", xscale="log")
-        ax.grid(alpha=0.3)
-        ax.legend(fontsize=7, ncols=2)
-    figure.tight_layout()
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
-    plt.close(figure)
-
-
-def _pyplot() -> Any:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    return plt
-
-
 def panels(name: str, records: list[Record]) -> list[Table]:
     """A group of tables as one table per panel of its plot: figures that share an axis, without Gibbs and random guess."""
     tables = []
@@ -374,32 +341,3 @@ def panels(name: str, records: list[Record]) -> list[Table]:
         kept = [Row(row.title, [row.cells[place] for place in shown], row.records) for row in rows]
         tables.append(Table(f"{table.title}: NCE in bits".lstrip(": "), columns, kept))
     return tables
-
-
-def plot(name: str, records: list[Record], path: Path) -> None:
-    """Plot a group of tables as dots: ours filled, the paper's open, one line per row."""
-    if name == "depth":
-        _plot_curves(records, path)
-        return
-    plt = _pyplot()
-    shown = panels(name, records)
-    height = 1.3 + 0.36 * len(shown[0].rows)
-    figure, axes = plt.subplots(1, len(shown), figsize=(5.5 * len(shown) + 1, height), sharey=True, squeeze=False)
-    for ax, table in zip(axes[0], shown, strict=True):
-        for line, row in enumerate(table.rows):
-            for column, cell in zip(table.columns, row.cells, strict=True):
-                assert isinstance(cell, Compared)
-                for point, y, fill in ((cell.paper, line - 0.12, "none"), (cell.ours, line + 0.12, "full")):
-                    if point is not None:
-                        ax.errorbar(point[0], y, xerr=point[1], fmt=MARKERS[column], fillstyle=fill)
-        ax.set_yticks(range(len(table.rows)), ["\n".join(wrap(row.title, 36)) for row in table.rows])
-        ax.set_ylim(len(table.rows) - 0.5, -0.5)
-        ax.set_title(table.title)
-        ax.grid(alpha=0.3)
-        for column in table.columns:
-            ax.plot([], [], MARKERS[column], label=column)
-        ax.plot([], [], "o", color="k", fillstyle="none", label="paper (open)")
-        ax.legend(fontsize=8)
-    figure.tight_layout()
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
-    plt.close(figure)

@@ -1,4 +1,4 @@
-"""Several users at once."""
+"""Two users at once."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def test_sessions_do_not_disturb_each_other(own_page: "Page", app_url: str) -> None:
-    pages = [own_page, own_page.context.new_page(), own_page.context.new_page()]
+    pages = [own_page, own_page.context.new_page()]
     for number, page in enumerate(pages):
         open_page(page, app_url, f"?image=dream-{number}")
     before = [picture(page, "mean") for page in pages]

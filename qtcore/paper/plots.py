@@ -1,0 +1,128 @@
+"""The tables as plots, by matplotlib: the paper's figures next to ours."""
+
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from qtcore.data import SPECIFICATIONS
+from qtcore.metrics import BITS
+from qtcore.paper.experiments import JOINT_COLUMNS
+from qtcore.paper.printed import PUBLISHED
+from qtcore.paper.records import Record
+from qtcore.paper.scoring import DepthScore
+from qtcore.paper.tables import DEPTH_TITLES, Compared, chosen_records, depth_curves, histories, mean_over_seeds, panels
+from qtcore.support.files import write_atomically
+
+MARKERS = {"QT": "oC0", "PCD-BP": "sC1", "AdVIL-BP": "^C2", "uniform queries": "oC0", "5×5 patches": "sC1"}
+"""Shape and colour of a column in a plot."""
+
+
+def plot_histories(records: list[Record], path: Path) -> None:
+    """Plot the history of AdVIL's validation NCE, relative to the paper's figure."""
+    plt = _pyplot()
+    figure, ax = plt.subplots(figsize=(7, 4))
+    for name, history, paper in (curve for table in ("table1", "frey") for curve in histories(records, table)):
+        ax.plot([step for step, _ in history], [nce - paper for _, nce in history], label=name)
+    ax.axhline(0, color="k", linewidth=1)
+    ax.set(xlabel="step of the model", ylabel="bits above the paper's AdVIL-BP", xscale="log", ylim=(-0.1, 0.5))
+    ax.set_title("AdVIL: validation NCE")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    _save(figure, path)
+
+
+def plot_depths(scores: list[DepthScore], title: str, path: Path) -> None:
+    """Plot the score over the depth, and the residual below it."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(2, 1, figsize=(7, 5), sharex=True)
+    layers = [score.layer for score in scores]
+    overlaps = [score.iou.mean for score in scores if score.iou is not None]
+    if overlaps:
+        axes[0].plot(layers, overlaps, ".-")
+        axes[0].set(ylabel="IoU in %")
+    else:
+        axes[0].plot(layers, [score.nce.mean * BITS for score in scores], ".-")
+        axes[0].set(ylabel="NCE in bits")
+    axes[1].plot(layers, [max(score.residual, 1e-8) for score in scores], ".-")
+    axes[1].set(ylabel="residual", xlabel="layer", yscale="log")
+    axes[0].set_title(title)
+    for ax in axes:
+        ax.grid(alpha=0.3)
+    _save(figure, path)
+
+
+def _plot_curves(records: list[Record], path: Path) -> None:
+    """Plot the score over the depth, a panel for each kind of model."""
+    plt = _pyplot()
+    curves = depth_curves(records)
+    figure, axes = plt.subplots(max(1, len(curves)), 1, figsize=(7, 3.2 * max(1, len(curves))), squeeze=False)
+    for ax, (kind, lines) in zip(axes[:, 0], curves.items(), strict=False):
+        for record, layers, scores in lines:
+            ax.plot(layers, scores, label=record["dataset"])
+        ax.set(title=DEPTH_TITLES[kind], xlabel="layer", xscale="log")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=7, ncols=2)
+    _save(figure, path)
+
+
+def _plot_joint(records: list[Record], path: Path) -> None:
+    """Plot how much more a row costs than the best published figure, one line per dataset."""
+    plt = _pyplot()
+    figure, ax = plt.subplots(figsize=(8, 4))
+    for place, (column, (method, model, suffix)) in enumerate(JOINT_COLUMNS.items()):
+        points = []
+        for line, (dataset, (best, _)) in enumerate(PUBLISHED.items()):
+            chosen, _ = chosen_records(records, "joint", method, model=model, dataset=dataset + suffix)
+            ours = mean_over_seeds(chosen, "mixture")
+            points += [] if ours is None else [(ours[0] - best, line + 0.1 * place - 0.25, ours[1])]
+        if points:
+            x, y, errors = zip(*points, strict=True)
+            ax.errorbar(x, y, xerr=errors, fmt="osD^vx"[place], label=column)
+    ax.axvline(0, color="k", linewidth=1, label="best published")
+    ax.set_yticks(range(len(PUBLISHED)), [SPECIFICATIONS[dataset].heading for dataset in PUBLISHED])
+    ax.set(xlabel="nats per row above the best published figure", xscale="symlog", ylim=(len(PUBLISHED) - 0.5, -0.5))
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+    _pyplot().close(figure)
+
+
+def _pyplot() -> Any:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def plot(name: str, records: list[Record], path: Path) -> None:
+    """Plot a group of tables as dots: ours filled, the paper's open, one line per row."""
+    if name in ("depth", "joint"):
+        {"depth": _plot_curves, "joint": _plot_joint}[name](records, path)
+        return
+    plt = _pyplot()
+    shown = panels(name, records)
+    height = 1.3 + 0.36 * len(shown[0].rows)
+    figure, axes = plt.subplots(1, len(shown), figsize=(5.5 * len(shown) + 1, height), sharey=True, squeeze=False)
+    for ax, table in zip(axes[0], shown, strict=True):
+        for line, row in enumerate(table.rows):
+            for column, cell in zip(table.columns, row.cells, strict=True):
+                assert isinstance(cell, Compared)
+                for point, y, fill in ((cell.paper, line - 0.12, "none"), (cell.ours, line + 0.12, "full")):
+                    if point is not None:
+                        ax.errorbar(point[0], y, xerr=point[1], fmt=MARKERS[column], fillstyle=fill)
+        ax.set_yticks(range(len(table.rows)), ["\n".join(wrap(row.title, 36)) for row in table.rows])
+        ax.set_ylim(len(table.rows) - 0.5, -0.5)
+        ax.set_title(table.title)
+        ax.grid(alpha=0.3)
+        for column in table.columns:
+            ax.plot([], [], MARKERS[column], label=column)
+        ax.plot([], [], "o", color="k", fillstyle="none", label="paper (open)")
+        ax.legend(fontsize=8)
+    _save(figure, path)
