@@ -12,7 +12,7 @@ if (
 ):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, MeanField, exact, mean_field
+from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, MeanField, exact
 from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
@@ -45,7 +45,6 @@ __all__ = [
     "exact",
     "fit",
     "load",
-    "mean_field",
     "next_question",
 ]
 __version__ = "0.1.0"

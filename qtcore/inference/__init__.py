@@ -1,6 +1,6 @@
 """Inference engines, all behind one protocol. They work on graphs and log-potentials and know no model class."""
 
-from qtcore.inference import exact, mean_field
+from qtcore.inference import exact
 from qtcore.inference.bp import BP
 from qtcore.inference.engine import Engine, Layer
 from qtcore.inference.exact import Exact
@@ -8,4 +8,4 @@ from qtcore.inference.gibbs import Gibbs
 from qtcore.inference.layered import Layered
 from qtcore.inference.mean_field import MeanField
 
-__all__ = ["BP", "Engine", "Exact", "Gibbs", "Layer", "Layered", "MeanField", "exact", "mean_field"]
+__all__ = ["BP", "Engine", "Exact", "Gibbs", "Layer", "Layered", "MeanField", "exact"]

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 import qtcore
-from qtcore import BP, RBM, Exact, FactorGraph, GaussianRBM, MeanField, PairwiseMRF, Query, mean_field
+from qtcore import BP, RBM, Exact, FactorGraph, GaussianRBM, MeanField, PairwiseMRF, Query
 from qtcore.errors import InputError
+from qtcore.inference import mean_field
 from qtcore.inference.mean_field import SCHEDULES, colours
 from qtcore.models import base, files
 
