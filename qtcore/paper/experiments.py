@@ -279,6 +279,8 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
     "dbm/web": (_UPON_RBM | {"steps": 5000},),
     **{f"rbm/{dataset}{CARDINALITY}": (_CARDINALITY,) for dataset in PUBLISHED},
     f"rbm/dna{CARDINALITY}": (_CARDINALITY | {"steps": 1500, "averaging": 0.99, "validate_every": 50},),
+    f"rbm/ocr_letters{CARDINALITY}": (_CARDINALITY | {"steps": 6000},),
+    f"rbm/web{CARDINALITY}": (_CARDINALITY | {"steps": 3000},),
     f"rbm/nips{CARDINALITY}": (
         _CARDINALITY | {"steps": 150, "learning_rate": 0.0007, "warmup": 20, "averaging": 0.9, "validate_every": 5},
     ),
