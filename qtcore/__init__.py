@@ -1,13 +1,17 @@
 """qtcore: loopy belief propagation, unrolled and trained for the queries you ask."""
 
+import os
 import signal
 import sys
 
 # Until `qtcore.support.cli.guarded` runs, Ctrl-C ends a command of ours, and nobody else's, without the traceback of an import.
 # While Python imports what the module after -m lies in, "-m" stands in the place of that module in argv.
 if (
-    sys.argv[:1] == ["-m"]
-    and sys.orig_argv[-len(sys.argv)].removeprefix("-m").startswith("qtcore.")
+    (
+        (sys.orig_argv[-len(sys.argv)].removeprefix("-m") + ".").startswith("qtcore.")
+        if sys.argv[:1] == ["-m"]
+        else os.path.basename("".join(sys.argv[:1])) == "qtcore"
+    )
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 ):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
