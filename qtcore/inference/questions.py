@@ -6,7 +6,7 @@ qtcore.next_question(model, query, about=[12])     # the expected information of
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from qtcore.errors import InputError
 from qtcore.inference.engine import Engine
-from qtcore.inference.sampling import Block, Evidence, Order, ask, follow, steps_of, targets
+from qtcore.inference.sampling import Block, Completion, Evidence, Order, ask, steps_of, targets
 from qtcore.metrics import BITS, Score
 from qtcore.query import Query
 from qtcore.support.progress import progress
@@ -95,8 +95,9 @@ def _log_prob(model: "Model", query: Query, steps: Tensor, engine: Engine | None
     def known(marginals: Distribution, where: Tensor) -> Tensor:
         return truth[where].to(marginals.mean.dtype)
 
-    total = follow(Evidence(model, query[rows]), steps.flatten(0, 1), known, engine, "joint probability")
-    return LogProb(total.reshape(len(steps), -1))
+    completion = Completion(model, query[rows], steps.flatten(0, 1), known, engine)
+    completion.finish("joint probability")
+    return LogProb(completion.log_prob.reshape(len(steps), -1))
 
 
 def consistency(
@@ -155,7 +156,8 @@ def next_question(
     """The expected information in bits about some variables from learning the value of another one, for each candidate.
 
     Learning c tells I(a; c | evidence) = H(Σ_c p(c) p(a | c)) − Σ_c p(c) H(p(a | c)) about a variable a, never
-    less than 0; this is added up over all variables in `about` but c itself. (Real variables are taken for Gaussian.)
+    less than 0; this is added up over all variables in `about` but c itself. (Real variables are taken for Gaussian.) The sum
+    counts twice what two variables of interest have in common: it is what c tells about each of them, not about all jointly.
 
     Args:
         candidates: numbers of the variables that could be asked about, or a mask [variables …]; by default all that are
@@ -170,23 +172,49 @@ def next_question(
         >>> answer.best  # the neighbour
         tensor([1])
     """
-    model.check(query)
-    unknown = query.observed != 1 if model.variables.kind != "label" else torch.ones_like(query.observed, dtype=torch.bool)
-    wanted = (model.target(query) if about is None else _mask("about", about, query)) & unknown
-    if not bool(wanted.any()):
-        raise InputError("there is no unobserved variable to learn about; name some with about=…")
-    others = unknown & ~wanted
-    asked = others if bool(others.any()) else unknown
-    if candidates is not None:
-        asked = _mask("candidates", candidates, query) & unknown
-    if not bool(asked.any()):
-        raise InputError("there is no unobserved variable to ask about; name some with candidates=…")
-    flat, bits = asked.flatten(1), torch.full(asked.shape, math.nan, dtype=torch.float64, device=query.device)
-    for column in progress(flat.any(0).nonzero()[:, 0].tolist(), "questions"):
-        where = torch.zeros_like(flat)
-        where[:, column] = flat[:, column]
-        bits[where.reshape(asked.shape)] = _information(model, query, where.reshape(asked.shape), wanted, engine)
-    return NextQuestion(bits)
+    asking = Asking(model, query, candidates, about, engine)
+    for _ in progress(asking, "questions", len(asking)):
+        pass
+    return NextQuestion(asking.bits)
+
+
+class Asking:
+    """As `next_question`, a candidate at a time: iterate over it; `bits` [batch, …] are NaN where nothing is known yet."""
+
+    def __init__(
+        self,
+        model: "Model",
+        query: Query,
+        candidates: "Sequence[int] | Tensor | None" = None,
+        about: "Sequence[int] | Tensor | None" = None,
+        engine: Engine | None = None,
+    ) -> None:
+        model.check(query)
+        self.model, self.query, self.engine = model, query, engine
+        unknown = query.observed != 1 if model.variables.kind != "label" else torch.ones_like(query.observed, dtype=torch.bool)
+        self.wanted = (model.target(query) if about is None else _mask("about", about, query)) & unknown
+        if not bool(self.wanted.any()):
+            raise InputError("there is no unobserved variable to learn about; name some with about=…")
+        others = unknown & ~self.wanted
+        asked = others if bool(others.any()) else unknown
+        if candidates is not None:
+            asked = _mask("candidates", candidates, query) & unknown
+        if not bool(asked.any()):
+            raise InputError("there is no unobserved variable to ask about; name some with candidates=…")
+        self.asked = asked.flatten(1)
+        self.bits = torch.full(asked.shape, math.nan, dtype=torch.float64, device=query.device)
+
+    def __len__(self) -> int:
+        return int(self.asked.any(0).sum())
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """After each candidate the bits so far [batch, …], in the same tensor."""
+        for column in self.asked.any(0).nonzero()[:, 0].tolist():
+            where = torch.zeros_like(self.asked)
+            where[:, column] = self.asked[:, column]
+            place = where.reshape(self.bits.shape)
+            self.bits[place] = _information(self.model, self.query, place, self.wanted, self.engine)
+            yield self.bits
 
 
 def _mask(name: str, given: "Sequence[int] | Tensor", query: Query) -> Tensor:
