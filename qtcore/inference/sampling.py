@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from qtcore.errors import InputError
+from qtcore.inference import perturbed
 from qtcore.inference.bp import BP
 from qtcore.inference.engine import Engine
 from qtcore.query import Query
@@ -280,6 +281,9 @@ def likeliest(marginals: Distribution) -> Tensor:
 # Answers
 
 
+METHODS = {"sample": ("chain", "perturb"), "most_probable": ("chain", "max-product")}
+
+
 def sampled(
     model: "Model",
     query: Query,
@@ -289,13 +293,19 @@ def sampled(
     generator: "torch.Generator | None" = None,
     engine: Engine | None = None,
 ) -> Completion:
-    """As `sample`, a step at a time, with the n completions of each row below each other [n · batch, …]."""
+    """As `sample`, by the chain rule, a step at a time, with the n completions of each row below each other [n · batch, …]."""
+    target, many = _repeated(model, query, n)
+    steps = steps_of(target, order, block, generator, model.image_shape)
+    return Completion(model, many, steps, lambda marginals, _: draw(marginals, generator), engine)
+
+
+def _repeated(model: "Model", query: Query, n: int) -> tuple[Tensor, Query]:
+    """What is to be drawn, and the query, n times below each other [n · batch, …]."""
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise InputError(f"n must be a whole number of samples ≥ 1, not {n!r}.")
     target = targets(model, query)
     many = query[torch.arange(len(query), device=query.device).repeat(n)]
-    steps = steps_of(target.repeat(n, *[1] * (target.dim() - 1)), order, block, generator, model.image_shape)
-    return Completion(model, many, steps, lambda marginals, _: draw(marginals, generator), engine)
+    return target.repeat(n, *[1] * (target.dim() - 1)), many
 
 
 def sample(
@@ -306,17 +316,31 @@ def sample(
     block: Block = 1,
     generator: "torch.Generator | None" = None,
     engine: Engine | None = None,
+    method: str = "chain",
 ) -> Tensor:
     """Joint samples of all targets given the evidence [n, batch, …], with the evidence filled in.
 
     What is neither observed nor a target is NaN, and so is a variable with likelihoods of several states. Of a grid, samples
     are labels. `order` and `block` are as in `steps_of`.
+
+    Args:
+        method: "chain" draws from the model's own marginals by the chain rule; "perturb", for discrete models that were
+            trained as densities, is perturb-and-max-product (see `perturbed`), which knows neither order nor block.
     """
-    completion = sampled(model, query, n, order, block, generator, engine)
-    return completion.finish("samples").reshape(n, *query.shape)
+    _check_method("sample", method)
+    if method == "chain":
+        return sampled(model, query, n, order, block, generator, engine).finish("samples").reshape(n, *query.shape)
+    if not isinstance(order, str) or (order, block) != ("random", 1):
+        raise InputError("perturb-and-max-product draws all variables at once; order and block go with method='chain'.")
+    target, many = _repeated(model, query, n)
+    evidence = Evidence(model, many)
+    evidence.add(target, perturbed.states(model, many, generator, engine)[target])
+    return evidence.filled.reshape(n, *query.shape)
 
 
-METHODS = ("chain", "max-product")
+def _check_method(what: str, method: str) -> None:
+    if method not in METHODS[what]:
+        raise InputError(f"method must be {' or '.join(METHODS[what])}, not {method!r}.")
 
 
 def completed(
@@ -328,8 +352,7 @@ def completed(
     engine: Engine | None = None,
 ) -> Completion:
     """As `most_probable`, a step at a time."""
-    if method not in METHODS:
-        raise InputError(f"method must be {' or '.join(METHODS)}, not {method!r}.")
+    _check_method("most_probable", method)
     if method == "max-product":
         engine = engine or model.engine
         if not isinstance(engine, BP):
