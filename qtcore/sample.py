@@ -45,8 +45,6 @@ from qtcore.support.files import write_atomically
 KINDS = (".csv", ".npz", ".png")
 PATCH = "3x3"
 """Patches of images, unless --block is given."""
-PER_ROW = 16
-"""Pictures in a row of a sheet."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +149,7 @@ def write(model: Model, out: Path, samples: Tensor, faces: Tensor | None, one: b
     """Write samples [n, rows, …], and the same without their grain; `one` if there is no other row than the first."""
     kind = out.suffix.lower()
     if kind == ".png":
-        shown = images.sample_pictures(model, (samples if faces is None else faces).transpose(0, 1).flatten(0, 1))
-        sheet = images.contact_sheet(shown.flatten(1, 2), (shown.shape[1], shown.shape[2]), min(len(samples), PER_ROW))
-        write_atomically(out, lambda path: sheet.save(path, "PNG"))
+        images.write_sheet(out, model, samples if faces is None else faces)
     elif kind == ".npz":
         named_arrays = {"samples": samples} | ({} if faces is None else {"faces": faces})
         arrays = {name: (array[:, 0] if one else array).numpy() for name, array in named_arrays.items()}

@@ -16,7 +16,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from qtcore.errors import InputError
 from qtcore.inference.engine import Engine
-from qtcore.inference.sampling import Block, Completion, Evidence, Order, ask, steps_of, targets
+from qtcore.inference.sampling import Block, Completion, Evidence, Order, _device, ask, steps_of, targets
 from qtcore.metrics import BITS, Score
 from qtcore.query import Query
 from qtcore.support.progress import progress
@@ -215,6 +215,65 @@ class Asking:
             place = where.reshape(self.bits.shape)
             self.bits[place] = _information(self.model, self.query, place, self.wanted, self.engine)
             yield self.bits
+
+
+@dataclass(frozen=True, eq=False)
+class Acquisition:
+    """Questions that were asked one after the other, each about the variable whose answer was worth most at that time."""
+
+    asked: Tensor
+    """The variable of each question [n, batch]; −1 where there was nothing left to ask."""
+    queries: tuple[Query, ...]
+    """What is known after 0, 1, …, n answers; the targets are the variables of interest."""
+
+
+def acquire(
+    model: "Model",
+    query: Query,
+    n: int,
+    about: "Sequence[int] | Tensor",
+    candidates: "Sequence[int] | Tensor | None" = None,
+    at_random: bool = False,
+    generator: "torch.Generator | None" = None,
+    engine: Engine | None = None,
+) -> Acquisition:
+    """Ask n questions of each row, greedily: the next one is that of `next_question`, or a random one to compare with. The
+    answers are the truth of the query.
+
+    Example:
+        >>> import torch, qtcore
+        >>> chain = qtcore.PairwiseMRF((2, 2, 2), [(0, 1), (1, 2)])
+        >>> rows, nothing = torch.tensor([[0, 1, 1]]), torch.zeros(1, 3, dtype=torch.bool)
+        >>> from qtcore.inference.questions import acquire
+        >>> answer = acquire(chain, qtcore.Query(rows, nothing), 2, about=[2])
+        >>> answer.asked.tolist(), answer.queries[-1].observed.tolist()
+        ([[1], [0]], [[True, True, False]])
+    """
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise InputError(f"n must be a whole number of questions ≥ 1, not {n!r}.")
+    model.check(query)
+    if model.variables.kind == "label":
+        raise InputError("labels are no evidence, so that questions about them cannot be answered one after the other.")
+    wanted = _mask("about", about, query)
+    allowed = ~wanted if candidates is None else _mask("candidates", candidates, query) & ~wanted
+    everywhere = torch.arange(len(query), device=query.device)
+    variables = torch.arange(wanted[0].numel(), device=query.device)
+    known, asked = [Query(query.values, query.observed, wanted & (query.observed != 1), query.truth)], []
+    for _ in progress(range(n), "questions asked"):
+        last = known[-1]
+        free = (allowed & (last.observed != 1)).flatten(1)
+        if at_random:
+            worth = torch.rand(free.shape, generator=generator, device=_device(generator)).to(query.device)
+        elif bool(free.any()):  # else there is nothing left to ask, and the worth does not matter
+            worth = next_question(model, last, free.reshape(query.shape), wanted, engine).bits.flatten(1)
+        chosen = torch.where(free, worth, -math.inf).argmax(1).masked_fill(~free.any(1), -1)
+        where = (variables == chosen[:, None]).reshape(query.shape)
+        evidence = Evidence(model, last)
+        evidence.add(where, query.truth[where])
+        answered = evidence.query(everywhere)
+        known.append(Query(answered.values, answered.observed, wanted & (answered.observed != 1), query.truth))
+        asked.append(chosen)
+    return Acquisition(torch.stack(asked), tuple(known))
 
 
 def _mask(name: str, given: "Sequence[int] | Tensor", query: Query) -> Tensor:

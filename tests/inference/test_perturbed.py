@@ -68,7 +68,7 @@ def test_on_a_tree_it_is_the_arg_max_of_what_was_perturbed(kind: str, monkeypatc
 
 
 def test_with_edges_it_is_an_approximation() -> None:
-    """Two variables disagree where both of their noises exceed the coupling w, with probability 2 σ(−w)²; they should with σ(−w)."""
+    """Two variables disagree where both of their noises exceed the coupling w: with 2 σ(−w)² in the place of σ(−w)."""
     model = PairwiseMRF((2, 2), [(0, 1)], dtype=F64)
     model.tables["pairwise_2x2"].data[0] = torch.tensor([[1.5, 0.0], [0.0, 1.5]])
     nothing = torch.zeros(1, 2, dtype=torch.bool)
