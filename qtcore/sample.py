@@ -28,7 +28,7 @@ from torch import Tensor
 
 from qtcore.errors import InputError
 from qtcore.inference.engine import named
-from qtcore.inference.sampling import Block, smoothed
+from qtcore.inference.sampling import smoothed
 from qtcore.io import images
 from qtcore.io.joint_tables import write_samples
 from qtcore.io.tables import MAX_BATCH, batches, table_for
@@ -41,6 +41,7 @@ from qtcore.models.files import load
 from qtcore.query import Query
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
+from qtcore.support.ranges import parse_block
 
 KINDS = (".csv", ".npz", ".png")
 PATCH = "3x3"
@@ -112,15 +113,6 @@ def read(model: Model, command: Command) -> tuple[Query, Sequence[str] | None]:
     return Query(values, ~values.isnan()), table.names
 
 
-def block_of(text: str | None, picture: bool) -> Block:
-    """From a number, or two such as 3x3."""
-    text = text or (PATCH if picture else "1")
-    sides = text.split("x")
-    if not all(side.isdecimal() for side in sides) or len(sides) > 2:
-        raise InputError(f"block must be a number of variables, or a patch such as 3x3, not {text!r}.")
-    return int(text) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
-
-
 def place(command: Command) -> Path:
     """The file to write."""
     out, file = command.out, command.file
@@ -174,7 +166,7 @@ def main() -> None:
     model = FactorGraph.from_file(command.model, device=where) if graph else load(command.model, where)
     query, names = read(model, command)
     query = query.to(model.device)
-    block = block_of(command.block, model.image_shape is not None)
+    block = parse_block(command.block or ("1" if model.image_shape is None else PATCH))
     if command.smooth and (model.variables.kind != "real" or model.image_shape is None):
         raise InputError("--smooth is for faces, whose pixels are real numbers.")
     if out.suffix.lower() == ".png":

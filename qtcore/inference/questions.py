@@ -194,13 +194,13 @@ class Asking:
         unknown = query.observed != 1 if model.variables.kind != "label" else torch.ones_like(query.observed, dtype=torch.bool)
         self.wanted = (model.target(query) if about is None else _mask("about", about, query)) & unknown
         if not bool(self.wanted.any()):
-            raise InputError("there is no unobserved variable to learn about; name some with about=…")
+            raise InputError("there is no unobserved variable to learn about; name at least one with about.")
         others = unknown & ~self.wanted
         asked = others if bool(others.any()) else unknown
         if candidates is not None:
             asked = _mask("candidates", candidates, query) & unknown
         if not bool(asked.any()):
-            raise InputError("there is no unobserved variable to ask about; name some with candidates=…")
+            raise InputError("there is no unobserved variable to ask about; name at least one with candidates.")
         self.asked = asked.flatten(1)
         self.bits = torch.full(asked.shape, math.nan, dtype=torch.float64, device=query.device)
 

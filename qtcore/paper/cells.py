@@ -38,7 +38,7 @@ from qtcore.paper.experiments import (
 )
 from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.paper.records import is_record
-from qtcore.paper.scoring import evaluate, evaluate_grid, over_depth
+from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, over_depth
 from qtcore.query import Query, parse
 
 QUICK = 100
@@ -297,16 +297,10 @@ def _untrained(cell: Cell, dataset: Dataset) -> Model:
 def _score_joint(model: Model, dataset: Dataset) -> dict[str, Any]:
     """−log p of a test row by the chain rule in nats, in one order (mean over orders) and of their mixture, its spread over
     orders, and the inconsistency of two variables with half of the others observed, in bits."""
-    rows = dataset.test[: FEWER_ROWS.get(dataset.name, JOINT_ROWS)]
-    nothing = Query(rows, torch.zeros(rows.shape, dtype=torch.bool))
-    answer = model.log_prob(nothing, JOINT_ORDERS, generator=generator(1000, 0))
-    masks, draw = parse("uniform", None), generator(1000, 1)
-    scores = {
-        "nll": Score.of(-answer.mean),
-        "mixture": Score.of(-answer.mixture),
-        "spread": Score.of(answer.spread),
-        "inconsistency": consistency(model, masks(dataset.test[:PAIRS], draw), draw),
-    }
+    rows, draw = FEWER_ROWS.get(dataset.name, JOINT_ROWS), generator(1000, 1)
+    answer = evaluate_joint(model, dataset, "test", None, 1000, rows, JOINT_ORDERS)
+    pairs = parse("uniform", None)(dataset.test[:PAIRS], draw)
+    scores = {**vars(answer), "inconsistency": consistency(model, pairs, draw)}
     return {name: _plain(score) for name, score in scores.items()}
 
 
