@@ -6,12 +6,17 @@
     python -m qtcore.evaluate grid/border --layers 30
     python -m qtcore.evaluate grid/border --layers 1-60 --plot depth.png    the score over the depth
     python -m qtcore.evaluate rbm-pcd/adult --engine gibbs --rows 500
-    python -m qtcore.evaluate rbm/adult --joint --rows 500                  −log p of whole rows, by the chain rule
+    python -m qtcore.evaluate grbm/frey --calibration    how often what is claimed is so
+    python -m qtcore.evaluate rbm/adult --joint --rows 500    −log p of whole rows, by the chain rule
     python -m qtcore.evaluate grbm/frey --joint --queries halves --block 3x3 --rows 20
 
 Prints the normalised cross-entropy (NCE) in bits and nats, for a grid also the intersection over union (IoU), with standard
-errors over samples (one draw) or over draws. With --joint it prints −log p of all targets jointly, in nats per row, and its
-spread over orders, which is 0 where marginals are consistent; without --queries, nothing is observed.
+errors over samples (one draw) or over draws. With --calibration also a table: in each tenth of [0, 1] the mean probability that
+the model claims, and how often what it is about is so (of real variables: how often the truth lies in the central 50, 80 and
+95 % of its marginal), and the mean distance of the two, the expected calibration error.
+
+With --joint it prints −log p of all targets jointly, in nats per row, and its spread over orders of the chain rule, which is 0
+where marginals are consistent; without --queries, nothing is observed.
 """
 
 import time
@@ -30,7 +35,7 @@ from qtcore.metrics import BITS
 from qtcore.models.base import Model
 from qtcore.models.files import load
 from qtcore.paper.plots import plot_depths
-from qtcore.paper.scoring import DepthScore, evaluate, evaluate_grid, evaluate_joint, over_depth
+from qtcore.paper.scoring import DepthScore, calibration, evaluate, evaluate_grid, evaluate_joint, over_depth
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.ranges import parse_block, parse_range
 
@@ -49,12 +54,14 @@ class Command:
     """uniform[:p], cardinality, patches[:size[xcount]], halves, one-target, everything, or a mixture such as
     2*uniform+patches; by default uniform, for a grid everything."""
     engine: str | None = None
-    """How marginals are computed: bp, gibbs, or exact (small models); by default as the model was trained."""
+    """How marginals are computed: bp, mean-field, gibbs, or exact (small models); by default as the model was trained."""
     layers: str | None = None
     """Layers of belief propagation (sweeps of gibbs); by default the engine's own number. A range such as 1-60 scores every
     layer of it."""
     plot: Path | None = None
     """With a range of layers: a picture of the scores, PNG."""
+    calibration: bool = False
+    """Also compare what is claimed with what is so."""
     seed: int = 0
     """Seed of the queries."""
     draws: int = 1
@@ -85,6 +92,8 @@ def main() -> int:
         if number is not None and number < least:
             raise InputError(f"{option} must be at least {least}, not {number}.")
     engine = None if command.engine is None else named(command.engine)
+    if not command.joint and (command.order, command.orders, command.block) != ("random", 2, "1"):
+        raise InputError("--order, --orders and --block go with --joint.")
     if command.joint:
         return _evaluate_joint(command, model, name, engine)
     dataset = data.load(name)
@@ -95,6 +104,8 @@ def main() -> int:
         raise InputError(f"layers must be a number such as 15 or a range such as 1-60, not {command.layers!r}.")
     if command.plot is not None and "-" not in (command.layers or ""):
         raise InputError("plot goes with a range of layers, such as --layers 1-60.")
+    if command.calibration and "-" in (command.layers or ""):
+        raise InputError("calibration goes with one number of layers, not with a range.")
     if layers is not None and "-" in str(command.layers):
         depths = range(layers[0], layers[1] + 1)
         scores = over_depth(model, dataset, command.split, queries, depths, command.seed, command.rows, engine)
@@ -112,12 +123,18 @@ def main() -> int:
         framed = f"IoU {grid.iou_framed.mean:.2f} ± {grid.iou_framed.error:.2f} %"
         framed += f", NCE {grid.nce_framed.mean:.4f} ± {grid.nce_framed.error:.4f} nats"
         print(f"with the frame forced to OUT, as the authors count: {framed}")
+    if command.calibration:
+        result = calibration(model, dataset, command.split, queries, command.seed, **choices)  # type: ignore[arg-type]
+        print("claimed      so   count")
+        for claimed, true, count in zip(result.claimed, result.true, result.count, strict=True):
+            print(f"{claimed:7.3f} {true:7.3f} {count:7d}")
+        print(f"expected calibration error {result.error:.4f}")
     return 0
 
 
 def _evaluate_joint(command: Command, model: Model, name: str, engine: Engine | None) -> int:
-    if command.plot is not None or command.draws != 1:
-        raise InputError("--plot and --draws do not go with --joint.")
+    if command.plot is not None or command.draws != 1 or command.calibration:
+        raise InputError("--plot, --draws and --calibration do not go with --joint.")
     if command.orders < 1:
         raise InputError(f"orders must be at least 1, not {command.orders}.")
     layers = None if command.layers is None else parse_range(command.layers, smallest=0)
@@ -127,7 +144,8 @@ def _evaluate_joint(command: Command, model: Model, name: str, engine: Engine | 
     engine = (engine or model.engine).at(layers and layers[0])
     orders: Any = [command.order] * command.orders
     joint = evaluate_joint(model, dataset, command.split, command.queries, command.seed, command.rows, orders, block, engine)
-    known = f"queries {command.queries}" if command.queries else "nothing observed"
+    nothing = "all readings observed" if model.variables.kind == "label" else "nothing observed"
+    known = f"queries {command.queries}" if command.queries else nothing
     print(f"{command.model} on {name} ({dataset.source}), {command.split}, {joint.nll.count} rows, {known}")
     print(f"block {command.block}, {command.orders} × order {command.order}, {time.perf_counter() - start:.1f} s")
     print(f"−log p {joint.nll.mean:.2f} ± {joint.nll.error:.2f} nats a row; mixture of the orders {joint.mixture.mean:.2f}")

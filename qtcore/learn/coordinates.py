@@ -2,13 +2,17 @@
 
 Adam is not invariant to reparametrisation. Models with a temperature are optimised in the parametrisation of the authors'
 code: inference at T = 1 with weights W/T and c/T, and T as a factor on the final belief. They are stored in that of the
-paper. Other models are optimised as stored. Log-potentials of −∞ stay what they are: a coordinate is 0 there.
+paper. Other models are optimised as stored, but for a learned σ, whose coordinate is log σ, so that it stays positive.
+Log-potentials of −∞ stay what they are: a coordinate is 0 there.
 """
 
 import torch
 from torch import Tensor
 
 from qtcore.models.base import MIN_LEARNED_TEMPERATURE, Model
+
+LOGARITHMIC = ("sigma",)
+"""Parameters whose coordinates are their logarithms."""
 
 
 class Coordinates:
@@ -24,20 +28,26 @@ class Coordinates:
         ruled_out = {name: parameter.detach().isneginf() for name, parameter in self.parameters.items()}
         self.zeros = {name: zeros for name, zeros in ruled_out.items() if bool(zeros.any())}
         self.tensors = {
-            name: (self._without_zeros(name, parameter.detach()) / (1 if name == "T" else unit)).clone().requires_grad_()
+            name: (self._stored(name, parameter.detach()) / (1 if name == "T" else unit)).clone().requires_grad_()
             for name, parameter in self.parameters.items()
         }
 
-    def _without_zeros(self, name: str, tensor: Tensor) -> Tensor:
+    def _stored(self, name: str, tensor: Tensor) -> Tensor:
+        """A parameter as a coordinate, in the unit 1."""
+        if name in LOGARITHMIC:
+            return tensor.log()
         return tensor.masked_fill(self.zeros[name], 0) if name in self.zeros else tensor
 
-    def _with_zeros(self, name: str, tensor: Tensor) -> Tensor:
+    def _restored(self, name: str, tensor: Tensor) -> Tensor:
+        """The inverse."""
+        if name in LOGARITHMIC:
+            return tensor.exp()
         return tensor.masked_fill(self.zeros[name], -torch.inf) if name in self.zeros else tensor
 
     def values(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The model's parameters at these coordinates (differentiable)."""
         unit = tensors.get("T", self.fixed_unit)
-        return {name: tensor if name == "T" else self._with_zeros(name, tensor * unit) for name, tensor in tensors.items()}
+        return {name: tensor if name == "T" else self._restored(name, tensor * unit) for name, tensor in tensors.items()}
 
     def pull(self) -> None:
         """Set the gradients of the coordinates from those of the parameters, by the chain rule."""
