@@ -90,10 +90,11 @@ class Asked:
         self.view, self.make, self.show, self.lacking = view, make, show, lacking
         self.count = 0
         self._latest = engine.Latest(self._tell)
+        self.cancel = self._latest.cancel
         view.param.watch(lambda event: self.ask(), "asks")
 
     def ask(self) -> None:
-        self._latest.cancel()
+        self.cancel()
         self.count += 1
         if sentence := self.lacking():
             self._tell(sentence)
@@ -102,7 +103,7 @@ class Asked:
 
     def stop(self) -> None:
         """The question has changed."""
-        self._latest.cancel()
+        self.cancel()
         if self.count and not self.view.stale:
             self.view.param.update(share=1.0, stale=True, status=CHANGED)
 

@@ -61,7 +61,7 @@ class PicturePage:
         self.upload.param.watch(self._on_upload, "file")
         self.player.param.watch(self._on_look, ["layer", "pixel"])
         shell.when_left(self.name, self.latest.cancel)
-        shell.when_left(self.name, self.joint.stop)
+        shell.when_left(self.name, self.joint.cancel)
 
     # ------------------------------------------------------------------ for subclasses
 

@@ -100,7 +100,7 @@ class RecordPage(OfModel):
         self.preset_row.param.watch(self._on_preset, "clicks")
         self.record.param.watch(self._on_look, ["layer", "variable"])
         shell.when_left("digits", self.latest.cancel)
-        shell.when_left("digits", self.joint.stop)
+        shell.when_left("digits", self.joint.cancel)
         self.load(model)
         self.comparison = Comparison(model, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
         header, runs = self.question()

@@ -30,8 +30,8 @@ JOINT = (
 
 QUESTIONS = (
     "Nothing is known at first. Yes-or-no questions about other variables are answered by the test row, one after the other: "
-    "chosen ones, which promise most bits about the property (`qtcore.next_question`), or random ones. The first 300 test rows "
-    "that have the property. A property's original class, such as income or edibility, is not in these files."
+    "chosen ones, which promise most bits about the property, or random ones. The first 300 test rows of which the property is "
+    "known. (The classes of the original tables, income and edibility, are not among the columns of these files.)"
 )
 
 
