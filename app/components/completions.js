@@ -32,7 +32,6 @@ export function render({model, el}) {
       for (let k = 0; k < H * W; k++) image.data.set([bytes[at + 3 * k], bytes[at + 3 * k + 1], bytes[at + 3 * k + 2], 255], 4 * k)
       context.putImageData(image, 0, 0)
     })
-    root.dataset.count = String(count)
   }
   const dim = () => root.classList.toggle("stale", model.stale)
   model.on("pictures", draw); model.on("stale", dim)
