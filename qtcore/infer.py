@@ -31,9 +31,9 @@ and states are numbered in the order of the file; evidence may name them. The an
 log10 of the partition function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4
 (--until), but for at most 1000 layers, in the order of a --schedule; mean-field likewise, for tables without zeros; exact
 eliminates variables, which needs a graph of moderate width; join-graph is bp between clusters of variables; auto is exact where
-that is possible, join-graph for 40 seconds at most elsewhere, and damped bp on very large graphs. With --reference, a MAR file, the distance from its marginals is
-printed. For a folder of graphs with evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these
-distances is printed.
+that is possible, join-graph for 40 seconds at most elsewhere, and damped bp on very large graphs. With --reference, a MAR
+file, the distance from its marginals is printed. For a folder of graphs with evidence and references (name.uai,
+name.uai.evid, name.uai.MAR), a table of these distances is printed.
 """
 
 import math
