@@ -15,4 +15,4 @@ def card(title: str, *parts: str) -> Viewable:
     """A heading and sentences."""
     heading = pn.pane.HTML(f"<b>{title}</b>", margin=(0, 0, 4, 0))
     shown = [sentences(part, margin=(0, 0, 4, 0)) for part in parts]
-    return pn.Column(heading, *shown, sizing_mode="stretch_width", margin=(0, 24, 0, 0), min_width=260)
+    return pn.Column(heading, *shown, sizing_mode="stretch_width", margin=(0, 24, 0, 0))

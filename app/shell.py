@@ -25,6 +25,12 @@ TITLES = {
     "lab": "LBP lab",
     "results": "Results",
 }
+TABS = {
+    "@media (max-width: 600px)": {
+        "& .MuiTab-root": {"minWidth": 0, "padding": "12px 7px", "fontSize": "12.5px", "textTransform": "none"},
+    }
+}
+"""All of them fit next to each other on a phone."""
 _SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill-rule="evenodd" d="{}"/></svg>'
 LINK = _SVG.format("M11 7v2H8a3 3 0 0 0 0 6h3v2H8a5 5 0 0 1 0-10zM8 11h8v2H8zM13 7v2h3a3 3 0 0 1 0 6h-3v2h3a5 5 0 0 0 0-10z")
 COMPASS = _SVG.format("M12 2a10 10 0 1 0 0 20a10 10 0 1 0 0-20zm5 5l-3 7l-7 3l3-7z")
@@ -50,6 +56,7 @@ class Shell:
             dynamic=True,
             sizing_mode="stretch_width",
             margin=0,
+            sx=TABS,
         )
         self.tour = Tour(self.show)
         self.skip = Skip(visible=self.active != "results")
@@ -125,7 +132,7 @@ class Shell:
         notice = [pmui.Typography(device.sentence, margin=(0, 8), styles={"align-self": "center"})] if device.refused else []
         page = window(
             header=[self.skip, pn.HSpacer(), *notice, badge, share, tour],
-            main=[self.address, self.tabs, self.tour.card],
+            main=[self.address, self.tour.card, self.tabs],
             sx={"& .MuiToolbar-root": {"minHeight": "48px !important"}},
         )
         self.address.dark = page.dark_theme
@@ -135,7 +142,7 @@ class Shell:
 
 def header_button(label: str, icon: str) -> pmui.Button:
     """A button in the colour of the header's text."""
-    text = {"color": "inherit", "whiteSpace": "nowrap"}
+    text = {"color": "inherit", "whiteSpace": "nowrap", "minHeight": "32px"}
     return pmui.Button(label=label, icon=icon, size="small", variant="text", margin=(0, 8), sx=text)
 
 

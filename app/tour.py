@@ -45,12 +45,11 @@ CARDS = (
 )
 """(page, title, sentences)"""
 
-STYLES = {"position": "fixed", "right": "24px", "bottom": "24px", "z-index": "1200", "max-width": "calc(100vw - 48px)"}
-INSIDE = {"padding": "12px 16px", "boxSizing": "border-box"}
+INSIDE = {"padding": "8px 16px", "boxSizing": "border-box"}
 
 
 class Tour:
-    """A card in the corner that leaves the page usable. `turn` shows a page by its name."""
+    """A card above the page, so that it covers nothing of what it speaks of. `turn` shows a page by its name."""
 
     def __init__(self, turn: Callable[[str], None]) -> None:
         self._turn = turn
@@ -60,7 +59,7 @@ class Tour:
         self._end = pmui.Button(label="End the tour", size="small", variant="text", on_click=lambda event: self._close())
         self._title = pmui.Typography("", variant="h6", margin=(0, 0, 4, 0))
         self._text = sentences("", margin=0)
-        self.card = pmui.Paper(visible=False, elevation=8, width=420, styles=STYLES, sx=INSIDE, margin=0)
+        self.card = pmui.Paper(visible=False, elevation=8, sizing_mode="stretch_width", sx=INSIDE, margin=0)
 
     def start(self) -> None:
         """Show the first card."""

@@ -3,10 +3,17 @@
 const GAP = 12 // between pictures
 const STEPS = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]} // x, y
 
-// How many screen pixels an image pixel gets, so that `columns` pictures fit beside and below all else on a page.
+// In a narrow window, as on a phone, all parts of a page are below one another (the same width as in layout.py and *.css).
+const NARROW = 1020, MARGIN = 16
+const isNarrow = () => window.innerWidth <= NARROW
+const roomInNarrow = () => window.innerWidth - 2 * MARGIN
+
+// How many screen pixels an image pixel gets, so that `columns` pictures fit beside and below all else on a page; in a narrow
+// window `abreast` fit next to each other, and none takes much more of its height than a third.
 function fit(height, width, options = {}) {
-  const {columns = 4, beside = 216 + 16 + 20 + 16 + 16, above = 440, rows = 1, fixed = 0} = options
+  const {columns = 4, beside = 216 + 16 + 20 + 16 + 16, above = 440, rows = 1, fixed = 0, abreast = 1} = options
   if (fixed > 0) return fixed
+  if (isNarrow()) return Math.max(4, Math.floor(Math.min((roomInNarrow() - (abreast - 1) * GAP) / abreast / width, Math.max(240, window.innerHeight * 0.38) / height)))
   const room = (window.innerWidth - beside - (columns - 1) * GAP) / columns
   const scale = Math.floor(Math.min(room / width, Math.max(window.innerHeight - above, 240) / height / rows))
   return Math.max(4, Math.min(scale, Math.max(20, Math.floor(400 / height))))

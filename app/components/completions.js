@@ -18,10 +18,11 @@ export function render({model, el}) {
 
   function layout() {
     const painter = W * fit(H, W, {fixed: model.scale}), beside = 216 + 16 + 20 + 16 + 16 + painter + GAP
-    const scale = fit(H, W, {fixed: model.scale, columns: COLUMNS, beside, rows: 2, above: 300})
-    pictures.style.gridTemplateColumns = `repeat(${COLUMNS}, ${W * scale}px)`
+    const columns = isNarrow() ? 2 : COLUMNS // two headings fit next to each other on a phone
+    const scale = fit(H, W, {fixed: model.scale, columns, beside, rows: 2, above: 300, abreast: columns})
+    pictures.style.gridTemplateColumns = `repeat(${columns}, ${W * scale}px)`
     for (const {canvas} of figures) { canvas.style.width = `${W * scale}px`; canvas.style.height = `${H * scale}px` }
-    root.style.width = `${COLUMNS * (W * scale + GAP) - GAP}px`
+    root.style.width = `${columns * (W * scale + GAP) - GAP}px`
   }
   function draw() { // all pictures of one look come after all of another
     const bytes = bytesOf(model.pictures), count = bytes.length / N, shown = Math.min(look, Math.floor(count / figures.length) - 1)

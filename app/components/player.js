@@ -26,8 +26,10 @@ export function render({model, el}) {
   function build() { // the frame: only when its parts change
     const shown = views(), wanted = JSON.stringify([shown, data.runs.map((run) => run.label), data.height, data.width, model.charts])
     const two = data.runs.length > 1 // then both rows of maps should fit on the screen, with the controls above them
-    scale = fit(data.height, data.width, {fixed: model.scale, columns: model.columns, ...(two ? {rows: 2, above: 330} : {})})
-    root.classList.toggle("two", two)
+    const narrow = isNarrow() && !(model.scale > 0), room = roomInNarrow()
+    const abreast = narrow ? Math.max(2, Math.min(shown.length, Math.floor((room + GAP) / (NARROWEST + GAP)))) : shown.length
+    scale = fit(data.height, data.width, {fixed: model.scale, columns: model.columns, abreast, ...(two ? {rows: 2, above: 330} : {})})
+    root.classList.toggle("two", two || narrow)
     const w = data.width * scale, h = data.height * scale
     if (wanted !== shape) {
       shape = wanted
@@ -39,11 +41,13 @@ export function render({model, el}) {
       panels = [...model.charts, {inspect: true}].map(panel)
       charts.replaceChildren(...panels.map((each) => each.block))
     }
-    const column = Math.max(w, NARROWEST), full = Math.max(shown.length, 3) * (column + GAP) - GAP
-    maps.style.gridTemplateColumns = `repeat(${shown.length}, ${column}px)`
+    const column = narrow ? Math.floor((room + GAP) / abreast) - GAP : Math.max(w, NARROWEST)
+    const full = narrow ? room : Math.max(shown.length, 3) * (column + GAP) - GAP
+    const side = narrow ? Math.max(1, Math.min(panels.length, Math.floor((room + GAP) / (NARROWEST + 80 + GAP)))) : panels.length // charts
+    maps.style.gridTemplateColumns = `repeat(${abreast}, ${column}px)`
     root.style.width = `${full}px`
-    chartWidth = Math.floor((full - GAP * (panels.length - 1)) / panels.length)
-    charts.style.gridTemplateColumns = `repeat(${panels.length}, ${chartWidth}px)`
+    chartWidth = Math.floor((full - GAP * (side - 1)) / side)
+    charts.style.gridTemplateColumns = `repeat(${side}, ${chartWidth}px)`
     for (const {base, mark, picture, figure} of pictures) {
       figure.lastChild.style.width = `${w}px`
       for (const element of [base, mark, picture]) { element.style.width = `${w}px`; element.style.height = `${h}px` }

@@ -18,6 +18,7 @@ from app.cards import card
 from app.components.lab import KINDS, LabView, decode_action
 from app.lab import graphs, inference, training
 from app.lab.graphs import GRAPHS, PRESETS, Lab, replaced
+from app.layout import beside
 from app.shell import Shell
 from qtcore.learn.query_training import Progress
 
@@ -240,7 +241,7 @@ class LabPage:
     def view(self) -> Viewable:
         return pn.Column(
             self.component,
-            pn.Row(*explanation(), margin=(12, 0, 16, 0), sizing_mode="stretch_width"),
+            beside(*explanation(), margin=(12, 0, 16, 0), sizing_mode="stretch_width"),
             margin=(12, 16, 0, 16),
             sizing_mode="stretch_width",
         )

@@ -13,6 +13,7 @@ from app import engine
 from app.completions import TITLES, Asked, Drawn, Joint, draw
 from app.components import Choices, Completions, Painter, Player, Upload
 from app.frames import Header
+from app.layout import beside, choices
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes, pixel_of, pixel_text
 from app.uploads import UploadError
@@ -177,13 +178,13 @@ def restored_look(state: Any, shape: tuple[int, int], default: list[int]) -> dic
 def arrange(left: Sequence[Viewable], page: PicturePage, below: Sequence[Viewable]) -> Viewable:
     """Choices on the left, then the pictures in a row, explanations below."""
     return pn.Column(
-        pn.Row(
-            pn.Column(*left, width=LEFT, margin=0),
+        beside(
+            choices(*left, last=True, width=LEFT, margin=0),
             pn.Column(page.painter, margin=(0, 0, 0, 20)),
             pn.Column(page.player, page.completions, margin=(0, 0, 0, 12)),
             margin=(12, 0, 0, 0),
         ),
-        pn.Row(*below, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+        beside(*below, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
         margin=(0, 16),
         sizing_mode="stretch_width",
     )

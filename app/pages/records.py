@@ -19,6 +19,7 @@ from app.completions import Asked, Drawn, Joint, draw
 from app.components import Choices, Record
 from app.components.record import KNOWN, TARGET, UNKNOWN
 from app.frames import BernoulliEncoder, Header
+from app.layout import beside, choices
 from app.pages.picture import LEFT, NOTICE
 from app.pages.pixels import LAYERS, OfModel, both_models
 from app.samples import MAX_STEPS, Samples
@@ -213,8 +214,8 @@ class RecordPage(OfModel):
     def view(self, above: Sequence[Viewable]) -> Viewable:
         left = [*above, self.rows, self.preset_row, self.show_row, self.comparison.row, self.notice]
         return pn.Column(
-            pn.Row(pn.Column(*left, width=LEFT, margin=0), self.record, margin=(12, 0, 0, 0), sizing_mode="stretch_width"),
-            pn.Row(*explanation(self.samples.names is None), margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+            beside(choices(*left, width=LEFT, margin=0), self.record, margin=(12, 0, 0, 0), sizing_mode="stretch_width"),
+            beside(*explanation(self.samples.names is None), margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
             margin=(0, 16),
             sizing_mode="stretch_width",
         )

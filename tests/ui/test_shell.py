@@ -17,7 +17,7 @@ from . import conftest
 from .helpers import FACE, at_widths, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, WebSocketRoute
+    from playwright.sync_api import Browser, Locator, Page, WebSocketRoute
 
 
 def test_root_leads_to_faces(own_page: "Page", app_url: str) -> None:
@@ -307,6 +307,49 @@ def test_no_heading_and_no_number_is_cut_off(page: "Page", app_url: str, query: 
             assert len([float(number) for number in chart.locator(".names b").all_inner_texts()]) == 2
 
 
+SMALL_TARGETS = """() => {
+    const found = []
+    const walk = (root) => {
+        for (const element of root.querySelectorAll("*")) {
+            const box = element.getBoundingClientRect()
+            const small = element.matches(".qt button, .qt select") && box.width && box.height < 32
+            if (small) found.push(element.outerHTML.slice(0, 90))
+            if (element.shadowRoot) walk(element.shadowRoot)
+        }
+    }
+    walk(document)
+    return found
+}"""
+
+
+def test_on_a_phone(page: "Page", app_url: str) -> None:
+    """Everything is within the window's width and large enough for a thumb; the answer is below what is asked."""
+    for query, parts in (
+        ("?page=faces", [".qt.painter", ".qt.player", ".qt.gallery"]),
+        ("?page=contours&compare=layers-5", [".qt.painter", ".qt.player", ".qt.gallery"]),
+        ("?page=digits&model=rbm/adult", [".qt.choices >> nth=0", ".qt.record"]),
+        ("?page=lab", [".lab .middle", ".lab .right", ".lab .left"]),
+        ("?page=results", [".results"]),
+    ):
+        open_page(page, app_url, query, shown=parts[0])
+        for width in at_widths(page, 390, height=844):
+            assert page.evaluate("document.scrollingElement.scrollWidth") <= width + 1
+            boxes = [page.locator(part).first.bounding_box() for part in parts]
+            for box in boxes:
+                assert box is not None
+                assert box["x"] >= 0
+                assert box["x"] + box["width"] <= width
+            for above, below in itertools.pairwise(boxes):
+                assert above["y"] + above["height"] <= below["y"]  # type: ignore[index]
+            assert page.evaluate(SMALL_TARGETS) == []
+
+
+def below(above: "Locator", content: "Locator") -> bool:
+    """Whether something ends before the content begins."""
+    first, second = above.bounding_box(), content.bounding_box()
+    return first is not None and second is not None and first["y"] + first["height"] <= second["y"]
+
+
 def test_one_user_too_many_is_told_so(own_page: "Page", shared: conftest.Watched) -> None:
     page = own_page
     with served(settings={"QTCORE_SESSIONS": "1"}) as server, conftest.without_complaints(server):
@@ -338,7 +381,11 @@ def test_the_tour_leads_through_the_pages(page: "Page", app_url: str) -> None:
     for number, (name, title, _) in enumerate(CARDS, 1):
         page.get_by_text(f"{number} of 5: {title}").wait_for()
         wait_until(page, lambda name=name: state(page).page == name)
-        if number == 1:  # the page beside the card goes on working
+        content = page.locator(".qt.painter:visible, .qt.lab:visible, .results:visible").first
+        content.wait_for()
+        end = page.get_by_role("button", name="End the tour")
+        wait_until(page, lambda end=end, content=content: below(end, content), "the page below the card", 20)
+        if number == 1:  # the page below the card goes on working
             drag(page, FACE, (5, 15), (5, 18))
             wait_for_result(page, 0)
         page.get_by_role("button", name="Next" if number < 5 else "Back", exact=True).click()
