@@ -1,9 +1,10 @@
 // One record: for each variable a button with its role (known, asked, unknown) and a bar with its marginal, layer by layer.
 // The roles live here; each change goes out as one packet: u32 number, then a byte for each variable.
 
-const UNKNOWN = 0, TARGET = 128, KNOWN = 255
-const NEXT = {[KNOWN]: TARGET, [TARGET]: UNKNOWN, [UNKNOWN]: KNOWN}
-const WORDS = {[KNOWN]: "known", [TARGET]: "asked", [UNKNOWN]: "unknown"}
+const UNKNOWN = 0, TARGET = 128, SET_0 = 253, SET_1 = 254, KNOWN = 255 // known as in the record, or as somebody set it
+const isKnown = (role) => role >= SET_0, isSet = (role) => role === SET_0 || role === SET_1
+const NEXT = {[KNOWN]: TARGET, [SET_0]: TARGET, [SET_1]: TARGET, [TARGET]: UNKNOWN, [UNKNOWN]: KNOWN}
+const WORDS = {[KNOWN]: "known", [SET_0]: "known", [SET_1]: "known", [TARGET]: "asked", [UNKNOWN]: "unknown"}
 const CHARTS = 250 // pixels
 const JOINT = { // the joint answers that can be shown in the place of the bars: the button's label, and a sentence
   samples: ["New samples", "Six complete records, a column each (filled: 1), and behind them the most probable one."],
@@ -34,20 +35,25 @@ export function render({model, el}) {
     const line = node("div", {class: "line", onclick: () => choose(i)}, role, node("span", {class: "name", text: name}), track, cells, number)
     return {name, role, fills, tick, track, squares, cells, number, line}
   })
+  const groups = [] // and what each of them is set to
   for (const [title, start, stop] of model.groups) {
     const block = node("div", {class: stop - start > 20 ? "group long" : "group"})
     const all = Array.from({length: stop - start}, (_, k) => start + k)
     if (title) {
       for (const i of all) lines[i].full = `${title}: ${lines[i].name}`
-      block.append(node("button", {type: "button", class: "title", text: title, title: `All of ${title}: known, asked, unknown`,
-        onclick: () => change(all, all.every((i) => roles[i] === roles[start]) ? NEXT[roles[start]] : KNOWN)}))
+      const level = node("select", {"aria-label": `set ${title}`, title: `Set ${title} to a value, known from then on`,
+        onchange: () => change(all, all.map((i) => level.value === "" ? KNOWN : String(i) === level.value ? SET_1 : SET_0))},
+        node("option", {value: "", text: "set …"}), ...all.map((i) => node("option", {value: i, text: lines[i].name})), node("option", {value: "none", text: "none of these"}))
+      groups.push({all, level})
+      block.append(node("div", {class: "about-group"}, node("button", {type: "button", class: "title", text: title, title: `All of ${title}: known, asked, unknown`,
+        onclick: () => change(all, all.every((i) => roles[i] === roles[start]) ? NEXT[roles[start]] : KNOWN)}), level))
     }
     block.append(...all.map((i) => lines[i].line))
     rows.append(block)
   }
 
   function change(which, role) {
-    for (const i of which) roles[i] = role
+    which.forEach((i, k) => { roles[i] = Array.isArray(role) ? role[k] : role })
     const packet = new Uint8Array(4 + V), seq = nextNumber()
     new DataView(packet.buffer).setUint32(0, seq, true)
     packet.set(roles, 4)
@@ -57,12 +63,12 @@ export function render({model, el}) {
   }
   function choose(i) { if (model.variable !== i) { model.variable = i; mark(); if (data) inspect() } }
   function mark() { lines.forEach((each, i) => each.line.classList.toggle("chosen", i === model.variable)) }
-  const truthOf = (i) => data.truthBytes ? data.truthBytes[i] / 255 : null
+  const truthOf = (i) => isSet(roles[i]) ? roles[i] - SET_0 : data.truthBytes ? data.truthBytes[i] / 255 : null
 
   function drawLine(each, i) {
-    const word = WORDS[roles[i]], truth = truthOf(i), known = roles[i] === KNOWN, values = data.runs.map((run) => known ? truth : valueAt(data, run, deck.cursor, "mean", i))
+    const word = WORDS[roles[i]], truth = truthOf(i), known = isKnown(roles[i]), values = data.runs.map((run) => known ? truth : valueAt(data, run, deck.cursor, "mean", i))
     each.line.dataset.role = word
-    each.role.dataset.role = word
+    each.role.dataset.role = word; each.role.toggleAttribute("data-set", isSet(roles[i]))
     each.role.textContent = known ? String(Math.round(truth)) : roles[i] === TARGET ? "?" : "–"
     each.role.setAttribute("aria-label", `${each.full ?? each.name}: ${word}`)
     each.line.title = `${each.full ?? each.name}: ${word}; ${data.runs.map((run, r) => `${data.runs.length > 1 ? `${run.label} ` : ""}p = ${pretty(values[r])}`).join(", ")}; truth ${truth}`
@@ -87,7 +93,7 @@ export function render({model, el}) {
     const values = each.squares.map((_, k) => drawn.length ? drawn[k * V + i] : 2)
     each.squares.forEach((square, k) => { square.dataset.value = values[k] })
     const ones = values.slice(0, -1).filter((value) => value === 1).length, complete = !values.includes(2)
-    each.number.textContent = complete && roles[i] !== KNOWN ? `${ones}/${CELLS - 1}` : ""
+    each.number.textContent = complete && !isKnown(roles[i]) ? `${ones}/${CELLS - 1}` : ""
     each.number.classList.remove("off")
     if (complete) tell(each, `1 in ${ones} of ${CELLS - 1} samples, most probable ${values.at(-1)}`)
   }
@@ -118,7 +124,7 @@ export function render({model, el}) {
       baseline: {label: "", value: truthOf(i)}})
   }
   function count() {
-    const asked = lines.map((_, i) => i).filter((i) => roles[i] === TARGET), known = roles.filter((role) => role === KNOWN).length
+    const asked = lines.map((_, i) => i).filter((i) => roles[i] === TARGET), known = roles.filter(isKnown).length
     const right = (run) => asked.filter((i) => Math.abs(valueAt(data, run, deck.cursor, "mean", i) - truthOf(i)) < 0.5).length
     const result = asked.length ? `; right side of ½: ${data.runs.map((run) => `${data.runs.length > 1 ? `${run.label} ` : ""}${right(run)}`).join(", ")} of ${asked.length}` : ""
     readout.textContent = `${known} known, ${asked.length} asked, ${V - known - asked.length} unknown${result}`
@@ -131,6 +137,11 @@ export function render({model, el}) {
     }
     legend.lastChild.replaceChildren(...(runs > 1 ? data.runs.map((run, r) => node("span", {}, node("i", {class: "run", style: `background:${SERIES[r]}`}), run.label)) : []))
     lines.forEach(drawLine)
+    for (const {all, level} of groups) {
+      const wanted = all.every((i) => isSet(roles[i])) ? String(all.find((i) => roles[i] === SET_1) ?? "none") : ""
+      if (level.value !== wanted) level.value = wanted
+      level.toggleAttribute("data-set", wanted !== "")
+    }
     for (const each of panels.slice(0, -1)) curve(each, data, deck, CHARTS)
     inspect(); count(); mark(); drawJoint()
     deck.show(root)

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 
 Bytes = NDArray[np.uint8]
 
-UNKNOWN, TARGET, KNOWN = 0, 128, 255
-"""The roles of a variable: unobserved and not scored, target, evidence."""
+UNKNOWN, TARGET, SET_0, SET_1, KNOWN = ROLES = 0, 128, 253, 254, 255
+"""The roles of a variable: unobserved and not scored, target; evidence that somebody set to 0 or 1, or that is as recorded."""
 
 NCE_ASKED = {
     "title": "Bits per asked variable",
@@ -35,10 +35,20 @@ def decode_roles(packet: Any, count: int) -> tuple[int, Bytes] | None:
         return None
     (seq,) = struct.unpack_from("<I", packet)
     roles = np.frombuffer(packet, np.uint8, count, 4)
-    if seq == 0 or not np.isin(roles, (UNKNOWN, TARGET, KNOWN)).all():
+    if seq == 0 or not np.isin(roles, ROLES).all():
         log.warning("ignored roles that do not exist")
         return None
     return seq, roles
+
+
+def evidence(roles: Bytes) -> NDArray[np.bool_]:
+    """Which variables are known.
+
+    Example:
+        >>> evidence(np.array([UNKNOWN, TARGET, SET_0, KNOWN], np.uint8)).tolist()
+        [False, False, True, True]
+    """
+    return roles >= SET_0
 
 
 def grouped(names: Sequence[str] | None, count: int) -> tuple[list[str], list[list[Any]]]:

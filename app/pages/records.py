@@ -10,6 +10,7 @@ import panel as pn
 import torch
 from numpy.typing import NDArray
 from panel.viewable import Viewable
+from torch import Tensor
 
 import qtcore
 from app import engine
@@ -17,7 +18,7 @@ from app.cards import card
 from app.comparisons import Comparison
 from app.completions import Asked, Drawn, Joint, draw
 from app.components import Choices, Record
-from app.components.record import KNOWN, TARGET, UNKNOWN
+from app.components.record import KNOWN, ROLES, SET_0, SET_1, TARGET, UNKNOWN, evidence
 from app.frames import BernoulliEncoder, Header
 from app.layout import beside, choices
 from app.pages.picture import LEFT, NOTICE
@@ -80,7 +81,7 @@ class RecordPage(OfModel):
             sizing_mode="stretch_width",
             margin=(0, 0, 0, 20),
         )
-        usable = stored is not None and bool(np.isin(stored, (UNKNOWN, TARGET, KNOWN)).all())
+        usable = stored is not None and bool(np.isin(stored, ROLES).all())
         self.record.give(stored[0] if usable and stored is not None else preset("50 %", self.record.groups, count, 0))
         self.record.variable = chosen[1] if chosen else int((self.record.roles == TARGET).argmax())
         self.rows = Choices(
@@ -109,10 +110,16 @@ class RecordPage(OfModel):
 
     # ------------------------------------------------------------------ what to run
 
+    @property
+    def values(self) -> Tensor:
+        """The record [V], with what is set."""
+        roles, values = torch.tensor(self.record.roles), self.samples.values[self.number]
+        return values.masked_fill(roles == SET_0, 0.0).masked_fill(roles == SET_1, 1.0)
+
     def question(self) -> tuple[Header, Sequence[engine.Run]]:
-        values, roles = self.samples.values[self.number], self.record.roles
+        values, roles = self.values, self.record.roles
         target = torch.from_numpy(roles == TARGET)
-        query = qtcore.Query(values[None], torch.from_numpy(roles == KNOWN)[None])
+        query = qtcore.Query(values[None], torch.from_numpy(evidence(roles))[None])
         encoder = BernoulliEncoder(self.model, values, target)
         extra = {"without": {"nce": EMPTY}}
         header = Header((1, len(roles)), encoder.channels, self.record.seq, encoder.truth_bytes(), extra=extra)
@@ -139,13 +146,13 @@ class RecordPage(OfModel):
         roles = self.record.roles
         if self.record.shown == "next":
             return "" if (roles == TARGET).any() else ASK
-        return KNOW if (roles == KNOWN).all() else ""
+        return KNOW if evidence(roles).all() else ""
 
     def _answer(self, seed: int) -> Iterator[Any]:
         """Samples of all that is not known, or what each unknown variable (else each asked one) would tell about the asked
         ones."""
-        values, roles = self.samples.values[self.number], torch.tensor(self.record.roles)
-        query = qtcore.Query(values[None], (roles == KNOWN)[None])
+        roles = torch.tensor(self.record.roles)
+        query = qtcore.Query(self.values[None], torch.from_numpy(evidence(self.record.roles))[None])
         if self.record.shown == "next":
             return tell_bits(Asking(self.model, query.to(self.model.device), about=roles == TARGET))
         return draw(Joint(self.model, query, math.ceil(len(roles) / MAX_STEPS)), seed)
@@ -239,7 +246,8 @@ def explanation(unnamed: bool) -> list[Viewable]:
     return [
         card(
             "What is asked",
-            r"Click the square before a variable to make it known, asked or unknown; click a heading for its whole group. "
+            r"Click the square before a variable to make it known, asked or unknown; click a heading for its whole group, "
+            r"or set the group to a value beside it: what is asked is then still scored against the record as it was. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
             + (UNNAMED if unnamed else GROUPED),

@@ -9,8 +9,11 @@ import torch
 
 import qtcore
 from app.components import Record
-from app.components.record import KNOWN, TARGET, UNKNOWN, decode_roles, grouped
-from app.pages.records import GROUPED, PRESETS, preset
+from app.components.record import KNOWN, SET_0, SET_1, TARGET, UNKNOWN, decode_roles, evidence, grouped
+from app.frames import unpack
+from app.pages.digits import DigitsPage
+from app.pages.records import GROUPED, PRESETS, RecordPage, preset
+from app.shell import Shell
 from qtcore.data import variable_names
 
 
@@ -80,3 +83,30 @@ def test_what_is_said_of_the_groups_is_true(name: str) -> None:
     sums = [float(bars[start:stop].sum()) for _, start, stop in grouped(names, len(names))[1] if stop - start > 1]
     assert max(sums) > 1.01
     assert "need not add up to 1" in GROUPED
+
+
+def test_a_value_that_is_set() -> None:
+    """A level of a group is evidence with its own values, whatever the record says, also when it comes from an address."""
+    page = next(iter(DigitsPage(Shell("?page=digits&model=rbm/adult")).pages.values()))
+    assert isinstance(page, RecordPage)
+    title, start, stop = page.record.groups[3]
+    masters = page.record.names.index("Masters")
+    assert (title, masters in range(start, stop)) == ("education", True)
+    roles = np.full(len(page.record.names), UNKNOWN, np.uint8)
+    roles[start:stop] = SET_0
+    roles[masters] = SET_1
+    page.record.packet = packet(1, *roles.tolist())
+    assert page.values[start:stop].tolist() == [float(i == masters) for i in range(start, stop)]
+    assert (page.values[:start] == page.samples.values[page.number][:start]).all()
+    query = qtcore.Query(page.values[None], torch.from_numpy(evidence(roles))[None])
+    with torch.inference_mode():
+        expected = page.model(query).probs[0]
+    bar = unpack(page.record.frames)[1][0][-1, 0, 0]
+    np.testing.assert_allclose(bar / 255, expected.clamp(0, 1), atol=0.51 / 255)
+    (again,) = DigitsPage(Shell(page.shell.states["digits"].to_query())).pages.values()
+    assert isinstance(again, RecordPage)
+    assert again.values.tolist() == page.values.tolist()
+    again.number = 5  # another record, the same question
+    assert again.values[start:stop].tolist() == page.values[start:stop].tolist()
+    again.record.give(preset("everything", again.record.groups, len(roles), 0))
+    assert (again.values == again.samples.values[5]).all()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.components.record import KNOWN, TARGET, UNKNOWN
+from app.components.record import KNOWN, SET_0, SET_1, TARGET, UNKNOWN
 from app.samples import samples
 from app.state import decode_bytes
 
@@ -172,3 +172,20 @@ def test_nothing_sticks_out(page: "Page", app_url: str) -> None:
         assert box is not None
         assert box["x"] + box["width"] <= width
         assert box["width"] > 0.7 * width
+
+
+def test_a_group_is_set_to_a_value(page: "Page", app_url: str) -> None:
+    open_record(page, app_url)
+    level = page.get_by_label("set education", exact=True)
+    before, number = bars(page), seq(page)
+    level.select_option(label="Masters")
+    wait_for_result(page, number)
+    line = page.locator(".qt.record .line", has_text="Masters")
+    assert (line.locator(".role").text_content(), line.get_attribute("data-role")) == ("1", "known")
+    assert bars(page) != before
+    wait_until(page, lambda: (roles(page) == SET_1).sum() == 1 and (roles(page) == SET_0).sum() == 15)
+    address, set_bars = page.url, bars(page)
+    page.goto("about:blank")
+    open_record(page, app_url, address.removeprefix(f"{app_url}app"))
+    assert bars(page) == set_bars
+    assert level.evaluate("select => select.selectedOptions[0].text") == "Masters"
