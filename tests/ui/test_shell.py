@@ -381,7 +381,7 @@ def test_the_tour_leads_through_the_pages(page: "Page", app_url: str) -> None:
     for number, (name, title, _) in enumerate(CARDS, 1):
         page.get_by_text(f"{number} of 5: {title}").wait_for()
         wait_until(page, lambda name=name: state(page).page == name)
-        content = page.locator(".qt.painter:visible, .qt.lab:visible, .results:visible").first
+        content = page.locator(".qt.painter:visible, .qt.record:visible, .qt.lab:visible, .results:visible").first
         content.wait_for()
         end = page.get_by_role("button", name="End the tour")
         wait_until(page, lambda end=end, content=content: below(end, content), "the page below the card", 20)
