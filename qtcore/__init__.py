@@ -16,6 +16,7 @@ from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, exact
 from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
+from qtcore.learn.table_training import fit_table
 from qtcore.models.dbm import DBM
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import available, load
@@ -23,7 +24,9 @@ from qtcore.models.grbm import GaussianRBM
 from qtcore.models.grid import GridMRF
 from qtcore.models.pairwise import PairwiseMRF
 from qtcore.models.rbm import RBM
+from qtcore.models.table_model import TableModel
 from qtcore.query import Query
+from qtcore.tabular import Table, describe
 
 __all__ = [
     "BP",
@@ -38,11 +41,15 @@ __all__ = [
     "Layer",
     "PairwiseMRF",
     "Query",
+    "Table",
+    "TableModel",
     "available",
     "backend",
     "consistency",
+    "describe",
     "exact",
     "fit",
+    "fit_table",
     "load",
     "next_question",
 ]

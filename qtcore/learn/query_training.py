@@ -125,7 +125,7 @@ def fit(
     ):
         if not good:
             raise InputError(f"{name} must be {expected}, not {type(value).__name__}.")
-    settings = replace(settings or Settings(steps=1000), **_exclusive(changes))
+    settings = replace(settings or Settings(steps=1000), **chosen(changes))
     engine = engine or model.engine
     if not engine.differentiable:
         raise InputError(f"{type(engine).__name__} has no gradients to train with; give another engine, such as qtcore.BP().")
@@ -147,7 +147,7 @@ def fit(
         del training.loss  # a traceback would keep it alive, and with it the process group and its threads
 
 
-def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
+def chosen(changes: dict[str, Any]) -> dict[str, Any]:
     """Either steps or epochs: giving one unsets the other; raise an InputError for a setting that there is not."""
     known = [field.name for field in fields(Settings)]
     for name in changes:
@@ -202,7 +202,7 @@ class _Training:
         start = time.monotonic() - self.seconds
         stopped = False
         self._check_finite("the parameter", self.coordinates.tensors)
-        while self.step < self.steps and not stopped:
+        while self.step < self.steps and not stopped and not self._exhausted():
             loss = self._one_step()
             self.step += 1
             self.seconds = time.monotonic() - start
@@ -213,13 +213,19 @@ class _Training:
                 stopped = self._agree(
                     bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model)))
                 )
-            if self.keeper is not None and (self.step % self.settings.save_every == 0 or self.step == self.steps or stopped):
+            last = self.step == self.steps or stopped or self._exhausted()
+            if self.keeper is not None and (last or self.step % self.settings.save_every == 0):
                 self._save()
         if self.best_tensors is not None and not stopped:
             self.coordinates.push(self.best_tensors)
         else:
             self.coordinates.push(self._kept())
         return self.model
+
+    def _exhausted(self) -> bool:
+        """Whether the last validations were no better than one before them."""
+        patience = self.settings.patience * self.settings.validate_every
+        return bool(patience) and self.best_step is not None and self.step >= self.best_step + patience
 
     def _agree(self, stop: bool) -> bool:
         """Whether any process was asked to stop: then all stop together."""

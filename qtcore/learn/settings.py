@@ -53,6 +53,8 @@ class Settings:
     """Steps between validations."""
     valid_rows: int = 5000
     """Largest number of validation rows to use."""
+    patience: int = 0
+    """Stop after so many validations without a better one; 0 goes on to the end."""
     save_every: int = 200
     """Steps between saved states."""
 
@@ -75,6 +77,7 @@ class Settings:
             "seed": self.seed >= 0,
             "validate_every": self.validate_every > 0,
             "valid_rows": self.valid_rows > 0,
+            "patience": self.patience >= 0,
             "save_every": self.save_every > 0,
         }
         for name, good in checks.items():
