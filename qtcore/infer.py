@@ -6,6 +6,7 @@
     python -m qtcore.infer grid/border contour.png --out answer    labels.png and p_contour.png, p_out.png, p_in.png
     python -m qtcore.infer rbm/adult rows.csv --samples 5          five completions of each row, in rows.samples.csv
     python -m qtcore.infer rbm/adult rows.csv --next "age 1/5"     which blank would tell most about that variable
+    python -m qtcore.infer runs/people/best.safetensors questions.csv --next income
     python -m qtcore.infer graph.uai --evidence graph.uai.evid     marginals of all variables, in graph.MAR
 
 A table is a CSV file in UTF-8, one variable per column, with or without a line of names. Columns below the names of the
@@ -15,6 +16,10 @@ line per blank: its row and variable, then `probability` (of a 1), `mean` and `d
 the model was trained in), or one probability per state. With --samples, every row is completed so many times; with --joint,
 the answer is the log-probability of what is known in a row (in nats, with its spread over orders of the chain rule); with
 --next, the information (in bits) about a variable that each other blank is expected to give.
+
+A model that was trained on a table (python -m qtcore.train table people.csv) reads its columns by name, in any order, with their
+levels and numbers; those that are missing are unknown. Its answer has one line per gap and level: row, column, level and
+probability, of numbers also mean, median and the 10 % and 90 % quantiles.
 
 In a mask, white pixels are known and black ones hidden (the threshold is half way). A face needs one. Its answer is in grey
 levels; in deviation.png, white is a standard deviation of 64 levels or more. A contour image is bright on dark, of any size;
@@ -38,11 +43,12 @@ from typing import Annotated
 import torch
 import tyro
 
+from qtcore import tabular
 from qtcore.errors import InputError
 from qtcore.inference import Engine
 from qtcore.inference.engine import named
-from qtcore.io import graphs, images
-from qtcore.io.joint_tables import joint_table, next_table, sample_table
+from qtcore.io import graphs, images, named_tables
+from qtcore.io.joint_tables import ORDERS, joint_table, next_table, sample_table
 from qtcore.io.tables import Table, infer_table, table_for
 from qtcore.learn.run import device
 from qtcore.models import uai
@@ -50,6 +56,7 @@ from qtcore.models.base import Model
 from qtcore.models.builders import FILES
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import load
+from qtcore.models.table_model import TableModel
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
 
@@ -134,6 +141,12 @@ def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
     out = command.out or command.file.with_name(f"{command.file.stem}.{kind}.csv")
     _spare(command, out)
     told: list[str] = []
+    if isinstance(model, TableModel):
+        rows = named_tables.read(model, command.file)
+        for note in rows.notes:
+            print(f"note: {note}", file=sys.stderr)
+        write_atomically(out, lambda temporary: told.append(_answer_named(model, rows, temporary, command, engine)))
+        return f"{told[0]} in {out}."
     table = table_for(model, command.file)
     write_atomically(out, lambda temporary: told.append(_answer_table(model, table, temporary, command, engine)))
     if table.labelled:
@@ -143,18 +156,40 @@ def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
 
 def _answer_table(model: Model, table: Table, out: Path, command: Command, engine: Engine | None) -> str:
     """Write the answer; the beginning of a sentence about it."""
-    if not any(getattr(command, kind) for kind in JOINT):
-        rows, blanks = infer_table(model, table, out, command.layers, engine)
-        return f"{blanks} blanks in {rows} rows; their marginals are"
     engine = (engine or model.engine).at(command.layers)
     generator = torch.Generator().manual_seed(0)
     if command.samples:
-        rows = sample_table(model, table, out, command.samples, generator=generator, engine=engine)
-        return f"{command.samples} samples of each of {rows} rows are"
+        return _samples(command, sample_table(model, table, out, command.samples, generator=generator, engine=engine))
     if command.joint:
         return f"the log-probabilities of {joint_table(model, table, out, generator, engine)} rows are"
-    assert command.next is not None
-    return f"what the blanks of {next_table(model, table, out, command.next, engine)} rows would tell about {command.next} is"
+    if command.next is not None:
+        return _next(command, next_table(model, table, out, command.next, engine))
+    return _marginals(*infer_table(model, table, out, command.layers, engine))
+
+
+def _answer_named(model: TableModel, table: tabular.Table, out: Path, command: Command, engine: Engine | None) -> str:
+    """The same of a model that knows the columns of its table."""
+    engine = (engine or model.engine).at(command.layers)
+    generator = torch.Generator().manual_seed(0)
+    if command.samples:
+        return _samples(command, named_tables.sample_table(model, table, out, command.samples, generator, engine))
+    if command.joint:
+        return f"the log-probabilities of {named_tables.joint_table(model, table, out, ORDERS, generator, engine)} rows are"
+    if command.next is not None:
+        return _next(command, named_tables.next_table(model, table, out, command.next, engine))
+    return _marginals(*named_tables.infer_table(model, table, out, engine))
+
+
+def _samples(command: Command, rows: int) -> str:
+    return f"{command.samples} samples of each of {rows} rows are"
+
+
+def _next(command: Command, rows: int) -> str:
+    return f"what the blanks of {rows} rows would tell about {command.next} is"
+
+
+def _marginals(rows: int, blanks: int) -> str:
+    return f"{blanks} blanks in {rows} rows; their marginals are"
 
 
 def ask_image(model: Model, command: Command, engine: Engine | None) -> str:

@@ -49,6 +49,7 @@ class Progress:
     """The latest validation NCE in bits, if any."""
     best: float | None
     model: Model
+    settings: Settings
 
 
 def generator(*key: int) -> torch.Generator:
@@ -211,7 +212,7 @@ class _Training:
                 self._validate()
             if callback is not None:
                 stopped = self._agree(
-                    bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model)))
+                    bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model, self.settings)))
                 )
             last = self.step == self.steps or stopped or self._exhausted()
             if self.keeper is not None and (last or self.step % self.settings.save_every == 0):

@@ -59,7 +59,7 @@ class Plan:
         settings = Settings(
             steps=1,
             batch=max(10, min(BATCH, rows // 5)),
-            learning_rate=0.01,
+            learning_rate=0.05,
             schedule="cosine",
             decay_from=0.3,
             averaging=0.99,

@@ -14,10 +14,15 @@ from qtcore.inference.sampling import MAX_BATCH, Block, Order
 from qtcore.models.base import Model
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.query import Mask, Query, cardinality, gaps
+from qtcore.support.tensors import normal
 from qtcore.tabular import Answer, Answers, Schema, Table
 
 MAX_FACTORS = 2**21
 """Pairs of variables of a model: their scopes are listed before any table is made."""
+
+INITIAL_WEIGHT = 0.5
+"""Standard deviation of the initial log-potentials of columns and hidden units. With small ones, hidden units take hundreds of
+steps to part from each other, and what three columns do together is learned late."""
 
 PRIOR_ROWS = 0.5
 """Rows that every level is thought to have besides those of the data, when a model starts from their frequencies."""
@@ -281,7 +286,7 @@ def _pairs(states: Sequence[int], n_hidden: int, lateral: bool) -> tuple[dict[st
         factors.append((f"bias_{size}", own[:, None]))
         if n_hidden:
             visible, hidden = np.repeat(own, n_hidden), np.tile(count + np.arange(n_hidden), len(own))
-            tables[f"weights_{size}"] = [len(visible), size, 2]
+            tables[f"weights_{size}"] = normal(len(visible), size, 2, scale=INITIAL_WEIGHT)
             factors.append((f"weights_{size}", np.stack([visible, hidden], 1)))
     if n_hidden:
         tables["hidden"] = torch.zeros(n_hidden, 2)

@@ -148,7 +148,9 @@ class Column:
         low, high = np.array(self.low)[states], np.array(self.high)[states]
         if self.kind == "count":
             return [int(value) for value in np.minimum(np.floor(low + uniform * (high - low + 1)), high)]
-        return [float(value) for value in low + uniform * (high - low)]
+        digits = 3 - math.floor(math.log10(self.high[-1] - self.low[0]))  # a thousandth of the range, as nobody knows it better
+        rounded = np.clip(np.round(low + uniform * (high - low), digits), low, high)
+        return [float(value) for value in rounded]
 
     # ------------------------------------------------------------------ numbers from probabilities
 

@@ -28,6 +28,8 @@ FEW_ROWS = 20
 FREE_TEXT = 40
 """Different texts of so many characters on average are free text."""
 
+CODE = re.compile(r"0\d+")
+"""A number with zeros in front is a code, such as that of a place."""
 IDENTIFIER = re.compile(r"(^|[\W_])(id|ids|uuid|index|key|rownames?|nr|no)$", re.IGNORECASE)
 DATE = re.compile(r"(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{4}/\d{1,2}/\d{1,2})([T ].*)?|\d{1,2}:\d{2}(:\d{2})?")
 
@@ -130,7 +132,8 @@ def _inferred(name: str, cells: Sequence[str | None], bins: int) -> Inferred:
     if len(counts) == 1:
         return _left_out(name, f"all its values are {known[0]!r:.60}")
     values = [value for cell in known if (value := number(cell)) is not None]
-    if len(values) >= MOSTLY * len(known):
+    codes = any(CODE.fullmatch(cell) for cell in counts)
+    if len(values) >= MOSTLY * len(known) and not codes:
         return _of_numbers(name, known, values, bins)
     if sum(DATE.fullmatch(cell) is not None for cell in counts) >= MOSTLY * len(counts):
         return _left_out(name, f"it holds dates or times such as {known[0]!r:.40}; turn them into numbers, such as a year, to use it")
