@@ -50,7 +50,7 @@ class Plan:
     settings: Settings
 
     @classmethod
-    def of(cls, table: Table, n_hidden: int | None = None, lateral: bool | None = None, n_layers: int = 5) -> "Plan":
+    def of(cls, table: Table, n_hidden: int | None = None, lateral: bool | None = None, n_layers: int = 4) -> "Plan":
         """Sizes from the number of rows and levels; a batch, but no number of steps yet."""
         sizes = [column.n_states for column in table.schema.used]
         entries = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2

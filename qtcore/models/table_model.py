@@ -53,7 +53,7 @@ class TableModel(FactorGraph):
         schema: "Schema | Sequence[Any]",
         n_hidden: int = 16,
         lateral: bool = True,
-        n_layers: int = 5,
+        n_layers: int = 4,
         damping: float = 0.0,
         temperature: float = 1.0,
         learn_temperature: bool = False,
