@@ -17,9 +17,9 @@ the model was trained in), or one probability per state. With --samples, every r
 the answer is the log-probability of what is known in a row (in nats, with its spread over orders of the chain rule); with
 --next, the information (in bits) about a variable that each other blank is expected to give.
 
-A model that was trained on a table (python -m qtcore.train table people.csv) reads its columns by name, in any order, with their
-levels and numbers; those that are missing are unknown. Its answer has one line per gap and level: row, column, level and
-probability, of numbers also mean, median and the 10 % and 90 % quantiles.
+A model that was trained on a table (python -m qtcore.train table people.csv) reads its columns by name, in any order, with
+their levels and numbers; those that are missing are unknown. Its answer has one line per gap and level: row, column, level
+and probability, of numbers also mean, median and the 10 % and 90 % quantiles.
 
 In a mask, white pixels are known and black ones hidden (the threshold is half way). A face needs one. Its answer is in grey
 levels; in deviation.png, white is a standard deviation of 64 levels or more. A contour image is bright on dark, of any size;

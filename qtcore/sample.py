@@ -173,12 +173,16 @@ def write(model: Model, out: Path, samples: Tensor, faces: Tensor | None, one: b
 def sample_named(model: TableModel, command: Command, out: Path) -> str:
     """Write rows of a model of a table, by name; what was written."""
     if out.suffix.lower() != ".csv" or command.keep or command.smooth or command.mask or command.evidence:
-        raise InputError("samples of a table are written as .csv, all of them; --keep, --smooth, --mask and --evidence are for others.")
+        raise InputError("samples of a table are written as .csv; --keep, --smooth, --mask and --evidence are for others.")
     table = model.table(None) if command.file is None else named_tables.read(model, command.file)
     engine = (named(command.engine) if command.engine else model.engine).at(command.layers)
     how: dict[str, Any] = {"order": command.order, "block": block_of(command.block, False), "engine": engine}
     generator = torch.Generator().manual_seed(command.seed)
-    write_atomically(out, lambda path: named_tables.sample_table(model, table, path, command.n, generator, **how))
+
+    def save(path: Path) -> None:
+        named_tables.sample_table(model, table, path, command.n, generator, **how)
+
+    write_atomically(out, save)
     return f"{command.n} samples{'' if command.file is None else f' of each of {len(table)} rows'} are in {out}."
 
 

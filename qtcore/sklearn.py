@@ -80,7 +80,7 @@ class _Estimator(BaseEstimator):
         table = Table(cells, overrides)
         if not table.schema.used:
             return None
-        steps = {} if self.max_iter is None else {"steps": self.max_iter}
+        steps: dict[str, Any] = {} if self.max_iter is None else {"steps": self.max_iter}
         seed = int(check_random_state(self.random_state).randint(2**31))
 
         def count(progress: Progress) -> None:

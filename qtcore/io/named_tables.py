@@ -40,7 +40,7 @@ def _write(out: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> 
 
 
 def infer_table(model: TableModel, table: Table, out: Path, engine: Engine | None = None) -> tuple[int, int]:
-    """Write the probability of every level of all gaps, with the mean and quantiles of numbers; the numbers of rows and gaps."""
+    """Write the probability of every level of all gaps, with mean and quantiles of numbers; the numbers of rows and gaps."""
     gaps = table.values.isnan()
 
     def lines() -> Iterator[Sequence[Any]]:

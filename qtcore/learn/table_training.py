@@ -1,4 +1,4 @@
-"""Training a model of a table's columns: sizes, steps and a held-out part are chosen from the table and from the time there is."""
+"""Training a model of a table's columns: sizes, steps and a held-out part are chosen from the table and the time there is."""
 
 import copy
 import hashlib

@@ -32,8 +32,8 @@ class TableModel(FactorGraph):
     """A Boltzmann machine of categorical variables: one for each column of a table that is used, each joined to all hidden
     units (binary), and to each other if `lateral`.
 
-    Rows by name are a dictionary of one row, and whatever `qtcore.Table` takes; columns that are missing are gaps. Make and train
-    one with `qtcore.fit_table`.
+    Rows by name are a dictionary of one row, or whatever `qtcore.Table` takes; columns that are missing are gaps. Make and
+    train one with `qtcore.fit_table`.
 
     Args:
         schema: the columns, also as a list of dictionaries (`Schema.as_list`).
@@ -71,7 +71,7 @@ class TableModel(FactorGraph):
             raise InputError("no column of this table can be used; see qtcore.describe(table).")
         pairs = len(columns) * n_hidden + (len(columns) * (len(columns) - 1) // 2 if lateral else 0)
         if pairs > MAX_FACTORS:
-            raise InputError(f"{len(columns)} columns and {n_hidden} hidden units make {pairs} pairs; at most are {MAX_FACTORS}.")
+            raise InputError(f"{len(columns)} columns and {n_hidden} hidden units make {pairs} pairs, more than {MAX_FACTORS}.")
         units = [f"hidden {unit}" for unit in range(n_hidden)]
         while any(unit in self.schema for unit in units):
             units = [f"_{unit}" for unit in units]
@@ -99,10 +99,11 @@ class TableModel(FactorGraph):
 
     @classmethod
     def unpacked(cls, config: dict[str, Any], arrays: dict[str, Tensor]) -> dict[str, Any]:
-        return Model.unpacked.__func__(cls, config, arrays)  # type: ignore[attr-defined, no-any-return]
+        return Model.unpacked.__func__(cls, config, arrays)  # type: ignore[attr-defined]
 
     def extra_repr(self) -> str:
-        return f"{len(self.schema.used)} columns, {self.n_hidden} hidden units, lateral={self.lateral}, n_layers={self.n_layers}"
+        sizes = f"{len(self.schema.used)} columns, {self.n_hidden} hidden units"
+        return f"{sizes}, lateral={self.lateral}, n_layers={self.n_layers}"
 
     def queries(self) -> Mask:
         """Any share of the known cells is evidence, the others are targets; gaps are neither."""
@@ -205,7 +206,7 @@ class TableModel(FactorGraph):
         generator: torch.Generator | None = None,
         engine: Engine | None = None,
     ) -> "Tensor | Table":
-        """Rows by name, each completed n times, one after the other: the gaps are drawn jointly, numbers anywhere in their bins.
+        """Rows by name, each completed n times, one after the other: gaps are drawn jointly, numbers anywhere in their bins.
 
         Of a Query, states [n, batch, V], as of other models.
         """

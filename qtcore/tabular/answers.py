@@ -98,7 +98,8 @@ class Answers(Mapping[str, Answer]):
         """Those of one row: its number from 1, column, level, probability, mean and quantiles (None for levels)."""
         for name in self.each if columns is None else columns:
             answer = self.each[name]
-            numbers = [float(values[row]) for values in answer.numbers().values()] or [None] * (1 + len(QUANTILES))
+            numbers: list[float | None] = [float(values[row]) for values in answer.numbers().values()]
+            numbers = numbers or [None] * (1 + len(QUANTILES))
             for level, p in zip(answer.states, answer.probs[row], strict=True):
                 yield row + 1, name, level, float(p), *numbers
 

@@ -186,8 +186,9 @@ class Column:
             plain = isinstance(value, list) if name in ("levels", "low", "high", "mean") else isinstance(value, str)
             if name not in ("name", "kind", "levels", "low", "high", "mean", "other", "why") or not plain:
                 raise InputError(f"a column cannot have the {name} {value!r:.40}.")
+        parts: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
         try:
-            return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()})
+            return cls(**parts)
         except TypeError as error:
             raise InputError(f"a column has a name and a kind ({error}).") from error
 

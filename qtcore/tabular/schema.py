@@ -24,17 +24,14 @@ MAX_LEVELS = 50
 RARE, RARE_SHARE = 10, 0.01
 """A level is rare below so many rows, or below this share of the rows of a small table."""
 FEW_ROWS = 20
-"""Fewer rows than this do not show that a column is an identifier."""
+"""Fewer rows than this do not show that a column is an identifier, or a level rare."""
 FREE_TEXT = 40
 """Different texts of so many characters on average are free text."""
 
 CODE = re.compile(r"0\d+")
 """A number with zeros in front is a code, such as that of a place."""
 IDENTIFIER = re.compile(r"(^|[\W_])(id|ids|uuid|index|key|rownames?|nr|no)$", re.IGNORECASE)
-DATE = re.compile(r"(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\d{4}/\d{1,2}/\d{1,2})([T ].*)?|\d{1,2}:\d{2}(:\d{2})?")
-
-Override = "str | Sequence[str] | Mapping[str, Any] | Column"
-"""A kind, the levels in their order, or a whole column (also as a dictionary)."""
+DATE = re.compile(r"(\d{4}[-/]\d{1,2}[-/]\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2})?")
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,7 @@ def _inferred(name: str, cells: Sequence[str | None], bins: int) -> Inferred:
     if len(values) >= MOSTLY * len(known) and not codes:
         return _of_numbers(name, known, values, bins)
     if sum(DATE.fullmatch(cell) is not None for cell in counts) >= MOSTLY * len(counts):
-        return _left_out(name, f"it holds dates or times such as {known[0]!r:.40}; turn them into numbers, such as a year, to use it")
+        return _left_out(name, f"it holds dates or times such as {known[0]!r:.40}; give numbers, such as years")
     once = len(counts) == len(known) >= FEW_ROWS
     long = sum(map(len, counts)) / len(counts) >= FREE_TEXT
     if once and not long:
@@ -177,7 +174,7 @@ def _no_numbers(name: str, known: list[str]) -> list[str]:
 def _of_levels(name: str, kind: str, counts: Counter[str]) -> Inferred:
     """A column of levels, those that are rare pooled."""
     rows = sum(counts.values())
-    least = min(RARE, max(2, round(RARE_SHARE * rows)))
+    least = 1 if rows < FEW_ROWS else min(RARE, max(2, round(RARE_SHARE * rows)))
     kept = [level for level, count in counts.most_common() if count >= least][:MAX_LEVELS]
     rare = counts.keys() - set(kept)
     if len(rare) < 2:

@@ -39,7 +39,8 @@ def model(scale: float = 0.6, **options: Any) -> qtcore.TableModel:
     return made
 
 
-ROWS = [{"work": "a", "age": 30}, {"size": "L", "id": "x"}, {"rich": "yes", "height": 1.45, "work": "b", "size": "S", "age": 90}]
+LAST = {"rich": "yes", "height": 1.45, "work": "b", "size": "S", "age": 90}
+ROWS: list[dict[str, Any]] = [{"work": "a", "age": 30}, {"size": "L", "id": "x"}, LAST]
 VALUES = torch.tensor([[0, np.nan, np.nan, 1, np.nan], [np.nan, 2, *[np.nan] * 3], [1, 0, 1, 2, 1]])
 
 
