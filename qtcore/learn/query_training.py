@@ -185,7 +185,8 @@ class _Training:
         self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss  # broadcasts rank 0's weights
         self.coordinates = Coordinates(model)
         tensors = self.coordinates.tensors
-        self.optimiser = torch.optim.Adam(tensors.values(), lr=settings.learning_rate)
+        adam = torch.optim.AdamW if settings.weight_decay else torch.optim.Adam
+        self.optimiser = adam(tensors.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self.average = {name: tensor.detach().clone() for name, tensor in tensors.items()} if settings.averaging else None
         self.steps = settings.total_steps(len(train[0]))
         self.step = 0

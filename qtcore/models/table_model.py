@@ -14,7 +14,7 @@ from qtcore.inference.sampling import MAX_BATCH, Block, Order
 from qtcore.models.base import Model
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.query import Mask, Query, cardinality, gaps
-from qtcore.support.tensors import normal
+from qtcore.support.tensors import along, normal
 from qtcore.tabular import Answer, Answers, Schema, Table
 
 MAX_FACTORS = 2**21
@@ -23,6 +23,9 @@ MAX_FACTORS = 2**21
 INITIAL_WEIGHT = 0.5
 """Standard deviation of the initial log-potentials of columns and hidden units. With small ones, hidden units take hundreds of
 steps to part from each other, and what three columns do together is learned late."""
+
+SMOOTH, ROUGH = 0.15, 0.1
+"""Along an ordered column, what is learned reaches so far, as a share of its states; and what of it stays where it is."""
 
 PRIOR_ROWS = 0.5
 """Rows that every level is thought to have besides those of the data, when a model starts from their frequencies."""
@@ -109,9 +112,25 @@ class TableModel(FactorGraph):
         """Any share of the known cells is evidence, the others are targets; gaps are neither."""
         return gaps(cardinality())
 
+    def mixing(self) -> dict[str, list[tuple[int, Tensor]]]:
+        """Along an ordered column, tables are learned smoothly: what is learned of one level or bin holds for its neighbours,
+        less with their distance."""
+        ordered = [column.is_number or column.kind == "ordered" for column in self.schema.used] + [False] * self.n_hidden
+        parts: dict[str, list[tuple[int, Tensor]]] = {}
+        for name, template in self.templates.items():
+            if name.startswith(("weights_", "lateral_")):
+                for axis, size in enumerate(self.tables[name].shape[1:]):
+                    smooth = [ordered[variable] for variable in template.scopes[:, axis]]
+                    if any(smooth):
+                        kernel, same = _smoothing(size), torch.eye(size)
+                        each = torch.stack([kernel if own else same for own in smooth]).to(self.tables[name])
+                        parts.setdefault(f"tables.{name}", []).append((axis + 1, each))
+        return parts
+
     @torch.no_grad()
     def start_from(self, values: Tensor) -> None:
-        """Set the terms of single columns to the logarithms of their levels' frequencies in rows [n, V], NaN for gaps."""
+        """Set the terms of single columns to the logarithms of their levels' frequencies in rows [n, V], NaN for gaps; and
+        make the random tables of hidden units smooth along ordered columns."""
         for name, template in self.templates.items():
             if name.startswith("bias_"):
                 table = self.tables[name]
@@ -119,6 +138,10 @@ class TableModel(FactorGraph):
                     known = values[:, column][~values[:, column].isnan()].long()
                     counts = torch.bincount(known, minlength=len(own)).to(own) + PRIOR_ROWS
                     own.copy_((counts / counts.sum()).log())
+        for name, parts in self.mixing().items():
+            table = self.get_parameter(name)
+            for axis, matrices in parts:
+                table.copy_(along(axis, matrices / matrices.norm(dim=2, keepdim=True), table))
 
     # ------------------------------------------------------------------ rows by name
 
@@ -301,6 +324,13 @@ def _pairs(states: Sequence[int], n_hidden: int, lateral: bool) -> tuple[dict[st
         tables[f"lateral_{small}x{large}"] = torch.zeros(len(pairs), small, large)
         factors.append((f"lateral_{small}x{large}", np.array(pairs)))
     return tables, factors
+
+
+def _smoothing(size: int) -> Tensor:
+    """How the states of an ordered column share what is learned [S, S]: a Gaussian of their distance, which can be inverted."""
+    state = torch.arange(size, dtype=torch.float64)
+    near = (-(((state[:, None] - state) / (SMOOTH * size)) ** 2) / 2).exp()
+    return ROUGH * torch.eye(size, dtype=torch.float64) + (1 - ROUGH) * near / near.sum(1, keepdim=True)
 
 
 def _likeliest(answer: Answer) -> list[Any]:

@@ -20,8 +20,8 @@ from qtcore.errors import InputError
 Cells = dict[str, list[str | None]]
 """The cells of each column, by its name."""
 
-GAPS = frozenset({"", "na", "n/a", "nan", "none", "null", "?", "<na>", "nat"})
-"""What stands for a gap, in any case; the last two are those of pandas."""
+GAPS = frozenset({"", "na", "n/a", "nan", "null", "?", "<na>", "nat"})
+"""What stands for a gap, in any case; the last two are those of pandas. And None, so written: "none" may be a level."""
 
 DELIMITERS = ",;\t"
 EXACT = 2**53
@@ -45,7 +45,7 @@ def text(value: Any) -> str | None:
             return None
         return str(int(value)) if value.is_integer() and abs(value) < EXACT else repr(value)
     plain = str(value).strip()
-    return None if plain.lower() in GAPS else plain
+    return None if plain == "None" or plain.lower() in GAPS else plain
 
 
 def number(cell: str) -> float | None:

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 import qtcore
 from qtcore.errors import InputError, ModelFileError
+from qtcore.learn.coordinates import Coordinates
 from qtcore.models.base import FORMAT
 from qtcore.query import Query, cardinality, gaps
 from qtcore.tabular import Column, Schema
@@ -176,6 +177,28 @@ def test_start_from_the_frequencies() -> None:
     answer = made.ask()
     assert answer["work"].probs[0] == pytest.approx(np.array([3.5, 6.5, 0.5]) / 10.5)
     assert answer["size"].probs[0] == pytest.approx(np.array([0.5, 0.5, 6.5]) / 7.5)
+
+
+def test_ordered_columns_are_learned_smoothly() -> None:
+    """A step of the optimiser in one bin moves its neighbours; names are learned one by one, and no answer changes."""
+    made = model()
+    coordinates = Coordinates(made)
+    before = {name: parameter.detach().clone() for name, parameter in made.named_parameters()}
+    for name, value in coordinates.values(coordinates.tensors).items():
+        torch.testing.assert_close(value, before[name], rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        coordinates.tensors["tables.weights_3"][0, 0, 0] += 1  # work
+        coordinates.tensors["tables.weights_3"][6, 0, 0] += 1  # age
+    coordinates.push()
+    change = made.tables["weights_3"].detach() - before["tables.weights_3"]
+    assert made.templates["weights_3"].scopes[[0, 6], 0].tolist() == [0, 3]
+    assert change[0, :, 0].tolist() == pytest.approx([1, 0, 0], abs=1e-5)
+    assert change[6, 0, 0] > change[6, 1, 0] > change[6, 2, 0] > 0
+    made.loss(Query(VALUES[2:].expand(4, 5), torch.eye(5, dtype=torch.bool)[:4])).backward()
+    coordinates.pull()
+    K = dict(made.mixing()["tables.weights_3"])[1]
+    expected = K.transpose(1, 2) @ made.tables["weights_3"].grad
+    torch.testing.assert_close(coordinates.tensors["tables.weights_3"].grad, expected)
 
 
 @pytest.mark.parametrize(

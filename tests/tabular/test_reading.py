@@ -81,7 +81,8 @@ def test_a_row_and_a_matrix() -> None:
 def test_every_gap_is_one() -> None:
     assert {text(f" {word.upper()} ") for word in GAPS} == {None}
     assert {text(value) for value in (None, math.nan, np.nan, pd.NA, pd.NaT, np.float32("nan"))} == {None}
-    assert [text(value) for value in (0, False, "0", "-", "nana")] == ["0", "False", "0", "-", "nana"]
+    assert text("None") is None
+    assert [text(value) for value in (0, False, "0", "-", "nana", "none")] == ["0", "False", "0", "-", "nana", "none"]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
