@@ -71,7 +71,7 @@ class Settings:
             "steps": self.steps is None or self.steps > 0,
             "batch": self.batch > 0,
             "learning_rate": 0 < self.learning_rate <= MAX_RATE,
-            "weight_decay": 0 <= self.weight_decay and self.weight_decay * self.learning_rate <= 1,
+            "weight_decay": self.weight_decay >= 0 and self.weight_decay * self.learning_rate <= 1,
             "decay_from": 0 <= self.decay_from <= 1,
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
