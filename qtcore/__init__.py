@@ -1,18 +1,22 @@
 """qtcore: loopy belief propagation, unrolled and trained for the queries you ask."""
 
+import os
 import signal
 import sys
 
 # Until `qtcore.support.cli.guarded` runs, Ctrl-C ends a command of ours, and nobody else's, without the traceback of an import.
 # While Python imports what the module after -m lies in, "-m" stands in the place of that module in argv.
 if (
-    sys.argv[:1] == ["-m"]
-    and sys.orig_argv[-len(sys.argv)].removeprefix("-m").startswith("qtcore.")
+    (
+        (sys.orig_argv[-len(sys.argv)].removeprefix("-m") + ".").startswith("qtcore.")
+        if sys.argv[:1] == ["-m"]
+        else os.path.basename("".join(sys.argv[:1])) == "qtcore"
+    )
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 ):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, exact
+from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, MeanField, exact
 from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
@@ -39,6 +43,7 @@ __all__ = [
     "Gibbs",
     "GridMRF",
     "Layer",
+    "MeanField",
     "PairwiseMRF",
     "Query",
     "Table",

@@ -1,13 +1,13 @@
 """Measure how fast the models are.
 
     python -m qtcore.bench              the tables of the README; about ten minutes
-    python -m qtcore.bench --quick      a quick run, about a minute
+    python -m qtcore.bench --quick      a quick run, about two minutes
     python -m qtcore.bench --json bench.json
     python -m qtcore.bench graphs       random factor graphs, beside PGMax and pgmpy where they are installed
 
 Fast path and naive twin (the authors' way, qtcore/paper/naive.py) are timed in turn, in one run; what counts is the ratio of
-the medians. Each model has a process of its own: large buffers that an earlier case freed would otherwise spare the naive twin
-most of its page faults. Timings of a shared machine are noisy: ratios less so.
+the medians. Each case has a process of its own. The naive twin has its best conditions: batches of the size that suits it
+best, and an allocator that keeps freed memory. Timings of a shared machine are noisy: ratios less so.
 """
 
 import json

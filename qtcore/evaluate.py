@@ -6,9 +6,12 @@
     python -m qtcore.evaluate grid/border --layers 30
     python -m qtcore.evaluate grid/border --layers 1-60 --plot depth.png    the score over the depth
     python -m qtcore.evaluate rbm-pcd/adult --engine gibbs --rows 500
+    python -m qtcore.evaluate grbm/frey --calibration    how often what is claimed is so
 
 Prints the normalised cross-entropy (NCE) in bits and nats, for a grid also the intersection over union (IoU), with standard
-errors over samples (one draw) or over draws.
+errors over samples (one draw) or over draws. With --calibration also a table: in each tenth of [0, 1] the mean probability that
+the model claims, and how often what it is about is so (of real variables: how often the truth lies in the central 50, 80 and
+95 % of its marginal), and the mean distance of the two, the expected calibration error.
 """
 
 from dataclasses import dataclass
@@ -24,7 +27,7 @@ from qtcore.learn.run import device
 from qtcore.metrics import BITS
 from qtcore.models.files import load
 from qtcore.paper.plots import plot_depths
-from qtcore.paper.scoring import DepthScore, evaluate, evaluate_grid, over_depth
+from qtcore.paper.scoring import DepthScore, calibration, evaluate, evaluate_grid, over_depth
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.ranges import parse_range
 
@@ -43,12 +46,14 @@ class Command:
     """uniform[:p], cardinality, patches[:size[xcount]], halves, one-target, everything, or a mixture such as
     2*uniform+patches; by default uniform, for a grid everything."""
     engine: str | None = None
-    """How marginals are computed: bp, gibbs, or exact (small models); by default as the model was trained."""
+    """How marginals are computed: bp, mean-field, gibbs, or exact (small models); by default as the model was trained."""
     layers: str | None = None
     """Layers of belief propagation (sweeps of gibbs); by default the engine's own number. A range such as 1-60 scores every
     layer of it."""
     plot: Path | None = None
     """With a range of layers: a picture of the scores, PNG."""
+    calibration: bool = False
+    """Also compare what is claimed with what is so."""
     seed: int = 0
     """Seed of the queries."""
     draws: int = 1
@@ -79,6 +84,8 @@ def main() -> int:
         raise InputError(f"layers must be a number such as 15 or a range such as 1-60, not {command.layers!r}.")
     if command.plot is not None and "-" not in (command.layers or ""):
         raise InputError("plot goes with a range of layers, such as --layers 1-60.")
+    if command.calibration and "-" in (command.layers or ""):
+        raise InputError("calibration goes with one number of layers, not with a range.")
     if layers is not None and "-" in str(command.layers):
         depths = range(layers[0], layers[1] + 1)
         scores = over_depth(model, dataset, command.split, queries, depths, command.seed, command.rows, engine)
@@ -96,6 +103,12 @@ def main() -> int:
         framed = f"IoU {grid.iou_framed.mean:.2f} ± {grid.iou_framed.error:.2f} %"
         framed += f", NCE {grid.nce_framed.mean:.4f} ± {grid.nce_framed.error:.4f} nats"
         print(f"with the frame forced to OUT, as the authors count: {framed}")
+    if command.calibration:
+        result = calibration(model, dataset, command.split, queries, command.seed, **choices)  # type: ignore[arg-type]
+        print("claimed      so   count")
+        for claimed, true, count in zip(result.claimed, result.true, result.count, strict=True):
+            print(f"{claimed:7.3f} {true:7.3f} {count:7d}")
+        print(f"expected calibration error {result.error:.4f}")
     return 0
 
 

@@ -28,10 +28,11 @@ its mask is optional, and hidden pixels give no evidence. In labels.png contours
 A graph is a file of the UAI format (MARKOV or BAYES), or a directed network in BIF (.bif) or XMLBIF (.xml), whose variables
 and states are numbered in the order of the file; evidence may name them. The answer is a MAR file, or with --out graph.PR
 log10 of the partition function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4
-(--until), but for at most 1000 layers, in the order of a --schedule; exact eliminates variables, which needs a graph of
-moderate width; auto is exact where that is possible, and damped bp elsewhere, with the residual schedule where messages do not
-converge. With --reference, a MAR file, the distance from its marginals is printed. For a folder of graphs with evidence and
-references (name.uai, name.uai.evid, name.uai.MAR), a table of these distances is printed.
+(--until), but for at most 1000 layers, in the order of a --schedule; mean-field likewise, for tables without zeros; exact
+eliminates variables, which needs a graph of moderate width; auto is exact where that is possible, and damped bp elsewhere, with
+the residual schedule where messages do not converge. With --reference, a MAR file, the distance from its marginals is
+printed. For a folder of graphs with evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these
+distances is printed.
 """
 
 import math
@@ -79,8 +80,8 @@ class Command:
     fit: bool = False
     """Faces: crop and scale the image and its mask to the size that the model expects."""
     engine: str | None = None
-    """How marginals are computed: bp, gibbs, or exact (small models), for a graph also auto; by default as the model was
-    trained."""
+    """How marginals are computed: bp, mean-field, gibbs, or exact (small models), for a graph also auto; by default as the
+    model was trained."""
     layers: int | None = None
     """Layers of belief propagation (sweeps of gibbs); by default the engine's own number."""
     evidence: Path | None = None

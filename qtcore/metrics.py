@@ -1,13 +1,13 @@
-"""Scores of marginals: normalised cross-entropy in bits, and intersection over union."""
+"""Scores of marginals: normalised cross-entropy in bits, intersection over union, calibration."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, Distribution
+from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from qtcore.errors import InputError
 from qtcore.query import Mask, Query
@@ -149,3 +149,74 @@ def score(
     if not sums:
         raise InputError("none of the queries has a target, so there is nothing to score.")
     return Score.per_target(torch.cat(sums), torch.cat(counts), per_image)
+
+
+INTERVALS = (0.5, 0.8, 0.95)
+"""Of a real variable: the central parts of its marginal in which the truth should lie so often."""
+BINS = 10
+"""Of a probability: equal parts of [0, 1]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What marginals claim, and how often it is so: of probabilities, in each bin that is not empty; of real variables, for
+    each central interval."""
+
+    claimed: Tensor
+    """The mean probability in a bin, or the share of an interval."""
+    true: Tensor
+    """How often what has that probability is so, or the truth lies in the interval."""
+    count: Tensor
+    """Probabilities in a bin, or truths."""
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error: the mean distance of `claimed` and `true`, each weighted by its count."""
+        weight = self.count.double() / self.count.sum()
+        return float((weight * (self.claimed - self.true).abs()).sum())
+
+
+def calibration(parts: "Iterable[tuple[Distribution, Tensor, Tensor]]") -> Calibration:
+    """Of marginals, each with its truth and its boolean targets. Every state of a categorical variable counts as an event.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.metrics import calibration
+        >>> coins = torch.distributions.Bernoulli(torch.full((1, 4), 0.7))
+        >>> result = calibration([(coins, torch.tensor([[1.0, 1, 1, 0]]), torch.ones(1, 4, dtype=torch.bool))])
+        >>> [round(float(number), 3) for number in (result.claimed, result.true, result.error)]
+        [0.7, 0.75, 0.05]
+    """
+    sums = torch.zeros(3, BINS, dtype=torch.float64)
+    inside = torch.zeros(len(INTERVALS), dtype=torch.float64)
+    truths = 0
+    for marginals, truth, target in parts:
+        if isinstance(marginals, Normal):
+            z = ((truth - marginals.mean) / marginals.stddev)[target].double().cpu().abs()
+            share = torch.erf(z / math.sqrt(2))  # the central interval that ends at the truth
+            inside += torch.stack([(share <= part).sum() for part in INTERVALS])
+            truths += len(share)
+            continue
+        p, event = _events(marginals, truth, target)
+        place = (p * BINS).long().clamp(0, BINS - 1)
+        sums.index_add_(1, place, torch.stack([p, event, torch.ones_like(p)]))
+    if truths:
+        claimed, count = torch.tensor(INTERVALS, dtype=torch.float64), torch.full((len(INTERVALS),), truths)
+        return Calibration(claimed, inside / truths, count)
+    used = sums[2] > 0
+    if not bool(used.any()):
+        raise InputError("none of the queries has a target, so there is nothing to compare with.")
+    p, event, weight = sums[:, used]
+    return Calibration(p / weight, event / weight, weight.long())
+
+
+def _events(marginals: Distribution, truth: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Probabilities of events, and whether (or how far) they are so."""
+    probs: Tensor = marginals.probs[target].double().cpu()  # type: ignore[attr-defined]
+    truth = truth[target].cpu()
+    if isinstance(marginals, Bernoulli):
+        return probs, truth.double()
+    states = torch.arange(probs.shape[1])
+    event = (truth[:, None] == states).double()
+    possible = probs > 0  # states that a variable does not have
+    return probs[possible], event[possible]

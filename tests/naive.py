@@ -182,12 +182,13 @@ def gaussian_rbm(
     pixels after those to the hidden units, from the new ones. Both take the same cavities at the pixels.
     """
     assert schedule in ("sequential", "flooding")
-    sigma, b, c = float(model.sigma), _numbers(model.b), _numbers(model.c)
-    W = [[w / sigma for w in row] for row in _numbers(model.W)]
+    b, c = _numbers(model.b), _numbers(model.c)
+    sigma = _numbers(torch.as_tensor(model.sigma).expand(len(b)))
+    W = [[w / s for w, s in zip(row, sigma, strict=True)] for row in _numbers(model.W)]
     H, V = len(c), len(b)
     means, variances, hidden = [], [], []
     for values, weights in zip(_numbers(query.values), _numbers(query.observed), strict=True):
-        u = [pixel_unary(values[j], weights[j], b[j], sigma) for j in range(V)]
+        u = [pixel_unary(values[j], weights[j], b[j], sigma[j]) for j in range(V)]
         clamped = [weights[j] == 1 for j in range(V)]
         m_hv = [[0.0] * V for _ in range(H)]
         # Nothing ever reaches a clamped pixel; all other messages from hidden units start at (0, −½).

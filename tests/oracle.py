@@ -422,12 +422,12 @@ class _GaussianOracle:
 
     def log_z(self) -> Tensor:
         prior = self.b / self.sigma**2, torch.ones_like(self.b) / self.sigma**2
-        gaussians = len(self.b) / 2 * torch.log(2 * math.pi * self.sigma**2)
+        gaussians = torch.log(2 * math.pi * self.sigma**2).expand_as(self.b).sum() / 2
         return gaussians + self.hidden_joint(*prior, torch.zeros_like(self.b, dtype=torch.bool)).log_z
 
     def log_likelihood(self, values: Tensor) -> Tensor:
         values = _float64(values)
-        own = -((values - self.b) ** 2).sum(1) / (2 * self.sigma**2)
+        own = -((values - self.b) ** 2 / (2 * self.sigma**2)).sum(1)
         return own + torch.nn.functional.softplus(self.c + values @ self.W.T).sum(1) - self.log_z()
 
 

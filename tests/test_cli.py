@@ -10,8 +10,8 @@ import pytest
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = [f"qtcore.{name}" for name in ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample")]
-COMMANDS += ["app.bench", "app.pictures"]
+NAMES = ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample", "doctor")
+COMMANDS = [*(f"qtcore.{name}" for name in NAMES), "qtcore", "qtcore train", "app.bench", "app.pictures"]
 
 INTERRUPT = """
 import os, signal, sys

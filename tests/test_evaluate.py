@@ -276,3 +276,21 @@ def test_a_range_of_layers(run: Command) -> None:
         assert Path("depth.png").read_bytes().startswith(b"\x89PNG")
         nats = run(f"{name}.safetensors", "--layers", "3", "--rows", "4").out.split(" bits, ")[1].split()[0]
         assert rows[1].split()[2] == nats
+
+
+def test_the_calibration_is_printed(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    model = build("GaussianRBM")
+    model.save(tmp_path / "model.safetensors")
+    monkeypatch.setattr(data, "load", lambda name: toy_for(model))
+    words = (tmp_path / "model.safetensors", "--data", "toy", "--calibration", "--queries", "uniform:0.9")
+    result = command(main, *words)
+    lines = result.out.splitlines()
+    start = lines.index("claimed      so   count")
+    assert [line.split()[0] for line in lines[start + 1 : start + 4]] == ["0.500", "0.800", "0.950"]
+    assert lines[-1].startswith("expected calibration error 0.")
+    query = parse("uniform:0.9", (2, 2))(toy_for(model).test, generator(0, 0))
+    z = ((query.truth - model(query).mean) / model(query).stddev)[query.target].abs().double()
+    share = float((torch.special.erf(z / math.sqrt(2)) <= 0.8).double().mean())
+    assert lines[start + 2].split()[1] == f"{share:.3f}"
+    refused = command(main, *words, "--layers", "1-3")
+    assert refused.sentence == "calibration goes with one number of layers, not with a range."

@@ -113,8 +113,14 @@ def test_the_partition_function(run: Command) -> None:
         (("tree.uai", "--evidence", "none.evid"), "none.evid does not exist."),
         (("tree.uai", "--reference", "tree.uai"), "tree.uai, line 1: the file should begin with MAR, not 'MARKOV'."),
         (("tree.uai", "--out", "tree.uai"), "tree.uai is also read; give another place for the answer with --out."),
-        (("tree.uai", "--engine", "exact", "--damping", "0.5"), "--damping goes with --engine bp, not with exact."),
-        (("tree.uai", "--engine", "exact", "--schedule", "residual"), "--schedule goes with --engine bp, not with exact."),
+        (
+            ("tree.uai", "--engine", "exact", "--damping", "0.5"),
+            "--damping goes with the engines bp and mean-field, not with exact.",
+        ),
+        (
+            ("tree.uai", "--engine", "exact", "--schedule", "residual"),
+            "--schedule goes with the engines bp and mean-field, not with exact.",
+        ),
         (
             ("tree.uai", "--schedule", "random"),
             "schedule must be 'flooding' or 'sequential' or 'residual' for a FactorGraph, not 'random'.",

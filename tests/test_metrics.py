@@ -4,13 +4,14 @@ import math
 
 import pytest
 import torch
+from torch.distributions import Bernoulli, Categorical, Normal
 
 from qtcore import RBM, GaussianRBM, Query
 from qtcore.errors import InputError
-from qtcore.metrics import BITS, Score, batches, force_frame, iou, nce, score
+from qtcore.metrics import BITS, Score, batches, calibration, force_frame, iou, nce, score
 from qtcore.query import fixed, uniform
 
-from .strategies import F64, build, normal, rng
+from .strategies import F64, build, close, normal, rng
 
 
 def rbm_by_hand(model: RBM, query: Query) -> list[list[float]]:
@@ -153,3 +154,35 @@ def test_batches() -> None:
         ([4], [14]),
     ]
     assert [t for _, t in batches(values, None, 3)] == [None, None]
+
+
+def test_calibration_by_hand() -> None:
+    """Bernoulli: each probability in its tenth, soft truths count as they are; Categorical: each state is an event."""
+    p = torch.tensor([[0.05, 0.08, 0.31, 0.95, 1.0]], dtype=F64)
+    truth = torch.tensor([[0.0, 1.0, 0.5, 1.0, math.nan]], dtype=F64)
+    target = torch.tensor([[True, True, True, True, False]])
+    result = calibration([(Bernoulli(p), truth, target)])
+    close(result.claimed, torch.tensor([0.065, 0.31, 0.95], dtype=F64))
+    close(result.true, torch.tensor([0.5, 0.5, 1.0], dtype=F64))
+    assert result.count.tolist() == [2, 1, 1]
+    assert result.error == pytest.approx((2 * 0.435 + 0.19 + 0.05) / 4)
+    states = Categorical(probs=torch.tensor([[[0.25, 0.75, 0.0], [0.2, 0.2, 0.6]]], dtype=F64))
+    parts = [(states, torch.tensor([[1.0, 0.0]]), torch.tensor([[True, True]])), (Bernoulli(p), truth, target)]
+    result = calibration(parts)
+    assert result.count.tolist() == [2, 3, 1, 1, 1, 1]
+    close(result.true[1], torch.tensor(1 / 3, dtype=F64))
+    with pytest.raises(InputError, match="none of the queries has a target"):
+        calibration([(Bernoulli(p), truth, torch.zeros_like(target))])
+
+
+def test_calibration_of_what_is_right() -> None:
+    """Truths drawn from the marginals themselves lie where these claim, and not where narrower ones do."""
+    mean, deviation = normal(0, 20_000, 1), normal(1, 20_000, 1).exp()
+    truth, everything = mean + deviation * normal(2, 20_000, 1), torch.ones(20_000, 1, dtype=torch.bool)
+    result = calibration([(Normal(mean, deviation), truth, everything)])
+    close(result.true, torch.tensor([0.5, 0.8, 0.95], dtype=F64), 0.015)
+    assert result.error < 0.01
+    assert calibration([(Normal(mean, deviation / 2), truth, everything)]).true[0] < 0.3
+    p = torch.rand(20_000, 1, generator=rng(3), dtype=F64)
+    drawn = torch.bernoulli(p, generator=rng(4))
+    assert calibration([(Bernoulli(p), drawn, everything)]).error < 0.02

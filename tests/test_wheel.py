@@ -30,6 +30,9 @@ def test_contents(wheel: Path) -> None:
         kinds = (".py", ".c", ".h", ".js", ".css")  # what is compiled or served goes along
         sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*") if path.suffix in kinds}
         assert sources <= names
+    assert "qtcore/py.typed" in names
+    entry = next(name for name in names if name.endswith("entry_points.txt"))
+    assert "qtcore = qtcore.__main__:console" in zipfile.ZipFile(wheel).read(entry).decode()
     assets = [path for path in (ROOT / "assets").rglob("*") if path.is_file()]
     assert assets
     assert {f"qtcore/assets/{path.relative_to(ROOT / 'assets')}" for path in assets} <= names

@@ -5,5 +5,7 @@ from qtcore.inference.bp import BP
 from qtcore.inference.engine import Engine, Layer
 from qtcore.inference.exact import Exact
 from qtcore.inference.gibbs import Gibbs
+from qtcore.inference.layered import Layered
+from qtcore.inference.mean_field import MeanField
 
-__all__ = ["BP", "Engine", "Exact", "Gibbs", "Layer", "exact"]
+__all__ = ["BP", "Engine", "Exact", "Gibbs", "Layer", "Layered", "MeanField", "exact"]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from qtcore.errors import InputError
-from qtcore.inference import BP, Engine, Exact
+from qtcore.inference import BP, Engine, Exact, Layered
 from qtcore.inference.elimination import EliminationPosterior, order_of
 from qtcore.inference.engine import named
 from qtcore.inference.orders import TooWideError
@@ -44,38 +44,42 @@ class Answer:
 
     @property
     def converged(self) -> bool:
-        until = self.engine.until if isinstance(self.engine, BP) else None
-        return not isinstance(self.engine, BP) or self.residual <= (UNTIL if until is None else until)
+        until = self.engine.until if isinstance(self.engine, Layered) else None
+        return not isinstance(self.engine, Layered) or self.residual <= (UNTIL if until is None else until)
 
     def told(self) -> str:
         """In words: which engine, how it ended, and the time it took."""
         name, took = self.engine.name, f"in {self.seconds:.3g} s"
-        if not isinstance(self.engine, BP):
+        if not isinstance(self.engine, Layered):
             return f"{name}, {took}"
         ended = "converged" if self.converged else "not converged"
-        return f"{name}: {ended} after {self.layers} layers (the last changed messages by up to {self.residual:.2g}), {took}"
+        what = "messages" if isinstance(self.engine, BP) else "marginals"
+        return f"{name}: {ended} after {self.layers} layers (the last changed {what} by up to {self.residual:.2g}), {took}"
 
     def advice(self) -> str:
         """What to try if it has not converged."""
-        damping = (self.engine.damping or 0.0) if isinstance(self.engine, BP) else 0.0
-        residual = isinstance(self.engine, BP) and self.engine.schedule == "residual"
+        if not isinstance(self.engine, BP):
+            return "the marginals have not converged; try --damping 0.5, --schedule sequential, or another engine."
+        damping = self.engine.damping or 0.0
+        residual = self.engine.schedule == "residual"
         more = "--damping 0.5" if damping < 0.5 else f"--damping 0.9 with --layers {10 * AT_MOST}"
         more += "" if residual else ", --schedule residual"
         return f"the messages have not converged, so that these marginals may be far off; try {more}, or --engine exact."
 
 
 def choose(name: str, layers: int | None, until: float | None, damping: float | None, schedule: str | None = None) -> Engine:
-    """The engine of that name; belief propagation stops by itself unless only a number of layers is given."""
-    if name != "bp":
-        of_bp = (("until", until), ("damping", damping), ("schedule", schedule))
-        for option, given in (*of_bp, ("layers", layers if name == "exact" else None)):
+    """The engine of that name; one with layers stops by itself unless only a number of them is given."""
+    engine = named(name)
+    if not isinstance(engine, Layered):
+        of_layers = (("until", until), ("damping", damping), ("schedule", schedule))
+        for option, given in (*of_layers, ("layers", layers if name == "exact" else None)):
             if given is not None:
-                raise InputError(f"--{option} goes with --engine bp, not with {name}.")
-        return named(name).at(layers)
+                raise InputError(f"--{option} goes with the engines bp and mean-field, not with {name}.")
+        return engine.at(layers)
+    engine = replace(engine, damping=damping, schedule=schedule)
     if layers is not None and until is None:
-        return BP(n_layers=layers, damping=damping, schedule=schedule)
-    most = AT_MOST if layers is None else layers
-    return BP(damping=damping, schedule=schedule, until=UNTIL if until is None else until, at_most=most)
+        return engine.at(layers)
+    return replace(engine, until=UNTIL if until is None else until, at_most=AT_MOST if layers is None else layers)
 
 
 def ask(model: FactorGraph, query: Query, engine: Engine) -> Answer:

@@ -2,8 +2,9 @@
 
 Adam is not invariant to reparametrisation. Models with a temperature are optimised in the parametrisation of the authors'
 code: inference at T = 1 with weights W/T and c/T, and T as a factor on the final belief. They are stored in that of the
-paper. Other models are optimised as stored, or with coordinates that the model mixes (`Model.mixing`). Log-potentials of −∞
-stay what they are: a coordinate is 0 there.
+paper. Other models are optimised as stored, but for a learned σ, whose coordinate is log σ, so that it stays positive, and
+for tables that the model mixes (`Model.mixing`).
+Log-potentials of −∞ stay what they are: a coordinate is 0 there.
 """
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 
 from qtcore.models.base import MIN_LEARNED_TEMPERATURE, Model
 from qtcore.support.tensors import along
+
+LOGARITHMIC = ("sigma",)
+"""Parameters whose coordinates are their logarithms."""
 
 
 class Coordinates:
@@ -25,32 +29,34 @@ class Coordinates:
         unit = T.detach() if T is not None and learned else self.fixed_unit
         ruled_out = {name: parameter.detach().isneginf() for name, parameter in self.parameters.items()}
         self.zeros = {name: zeros for name, zeros in ruled_out.items() if bool(zeros.any())}
-        given = model.mixing()
-        self.mixing = {name: given[name] for name in self.parameters if name in given and name not in self.zeros}
-        inverse = {name: [(axis, matrix.double().inverse()) for axis, matrix in parts] for name, parts in self.mixing.items()}
+        mixable = self.parameters.keys() - self.zeros.keys()
+        self.mixing = {name: parts for name, parts in model.mixing().items() if name in mixable}
         self.tensors = {
-            name: self._plain(name, parameter.detach() / (1 if name == "T" else unit), inverse)
+            name: (self._stored(name, parameter.detach()) / (1 if name == "T" else unit)).clone().requires_grad_()
             for name, parameter in self.parameters.items()
         }
 
-    def _plain(self, name: str, tensor: Tensor, inverse: dict[str, list[tuple[int, Tensor]]]) -> Tensor:
-        """The coordinates of a parameter in units of T."""
-        tensor = self._without_zeros(name, tensor)
-        if name in inverse:
-            return _mixed(tensor.double(), inverse[name]).to(tensor.dtype).requires_grad_()
-        return tensor.clone().requires_grad_()
-
-    def _without_zeros(self, name: str, tensor: Tensor) -> Tensor:
+    def _stored(self, name: str, tensor: Tensor) -> Tensor:
+        """A parameter as a coordinate, in the unit 1."""
+        if name in LOGARITHMIC:
+            return tensor.log()
+        if name in self.mixing:
+            inverse = [(axis, matrices.double().inverse()) for axis, matrices in self.mixing[name]]
+            return _mixed(tensor.double(), inverse).to(tensor.dtype)
         return tensor.masked_fill(self.zeros[name], 0) if name in self.zeros else tensor
 
-    def _with_zeros(self, name: str, tensor: Tensor) -> Tensor:
+    def _restored(self, name: str, tensor: Tensor) -> Tensor:
+        """The inverse."""
+        if name in LOGARITHMIC:
+            return tensor.exp()
+        if name in self.mixing:
+            return _mixed(tensor, self.mixing[name])
         return tensor.masked_fill(self.zeros[name], -torch.inf) if name in self.zeros else tensor
 
     def values(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The model's parameters at these coordinates (differentiable)."""
         unit = tensors.get("T", self.fixed_unit)
-        plain = {name: _mixed(tensor, self.mixing.get(name, [])) for name, tensor in tensors.items()}
-        return {name: tensor if name == "T" else self._with_zeros(name, tensor * unit) for name, tensor in plain.items()}
+        return {name: tensor if name == "T" else self._restored(name, tensor * unit) for name, tensor in tensors.items()}
 
     def pull(self) -> None:
         """Set the gradients of the coordinates from those of the parameters, by the chain rule."""

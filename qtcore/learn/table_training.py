@@ -31,7 +31,7 @@ HIDDEN_UNITS = ((500, 8), (3000, 16), (20_000, 32))
 """Hidden units of tables with fewer rows than that; 48 for larger ones."""
 MOST_HIDDEN = 48
 BATCH = 250
-MOST_DECAY, DECAY_ROWS = 0.3, 30
+MOST_DECAY, DECAY_ROWS = 0.1, 30
 """Weights decay in proportion to 1/rows: small tables would be learned by heart."""
 PASSES = 300
 """Through the rows at most; early stopping ends most trainings of small tables before."""

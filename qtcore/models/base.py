@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 
 from qtcore import metrics
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
-from qtcore.inference import BP, Engine, Layer, questions, sampling
+from qtcore.inference import BP, Engine, Layer, Layered, MeanField, questions, sampling
 from qtcore.inference.questions import LogProb
 from qtcore.inference.sampling import Block, Order
 from qtcore.models.provenance import Provenance
@@ -30,8 +30,10 @@ FORMAT_VERSION = 2
 STATISTICS = "statistics."  # prefix of preprocessing tensors in a file, next to the parameters
 GRAPH = "graph."  # prefix of tensors that belong to the configuration
 
-ENGINE_OPTIONS = ("n_layers", "damping", "temperature", "schedule", "until", "at_most")
-"""The options of `BP` that a file may hold; torch.compile is up to the machine that loads it."""
+ENGINES: dict[str, type[Layered]] = {kind.name: kind for kind in (BP, MeanField)}
+"""The engines that a file may hold."""
+ENGINE_OPTIONS = tuple(option.name for option in fields(Layered))
+"""Their options that it may hold; torch.compile is up to the machine that loads it."""
 
 DTYPES = (torch.float32, torch.float64)
 """What parameters may be: float16 ends at 65504, and sums of messages in bfloat16 have two digits."""
@@ -142,21 +144,19 @@ class Model(nn.Module):
 
     @damping.setter
     def damping(self, damping: float) -> None:
-        self.engine = replace(self._bp("damping"), damping=damping)
+        if not isinstance(self.engine, Layered):
+            raise InputError(f"{self.engine} has no damping; set model.engine = qtcore.BP(…) first.")
+        self.engine = replace(self.engine, damping=damping)
 
     def compile_layers(self) -> "Model":
         """Compile the layers with torch.compile, for devices without native kernels (a GPU); the first call takes a minute.
 
         On a CPU with a C compiler the native kernels are used by default: see `qtcore.backend()`.
         """
-        self.engine = replace(self._bp("layers to compile"), torch_compile=True)
-        return self
-
-    def _bp(self, option: str) -> BP:
-        """The model's own engine, if it is belief propagation and so has this option."""
         if not isinstance(self.engine, BP):
-            raise InputError(f"{self.engine} has no {option}; set model.engine = qtcore.BP(…) first.")
-        return self.engine
+            raise InputError(f"{self.engine} has no layers to compile; set model.engine = qtcore.BP(…) first.")
+        self.engine = replace(self.engine, torch_compile=True)
+        return self
 
     # ------------------------------------------------------------------ shared
 
@@ -328,12 +328,13 @@ class Model(nn.Module):
     def saved_engine(self) -> dict[str, Any] | None:
         """The options of the model's own engine as a file holds them, None if `config` says it all; raise an InputError for
         an engine that a file cannot hold."""
-        if type(self.engine) is not BP:
+        if type(self.engine) not in ENGINES.values():
             raise InputError(f"a file cannot hold the engine {self.engine}; set model.engine = qtcore.BP(…) first.")
-        if replace(self.engine, torch_compile=False) == self.default_engine():
-            return None
         options = {name: getattr(self.engine, name) for name in ENGINE_OPTIONS}
-        return {name: value for name, value in options.items() if value is not None}
+        if type(self.engine)(**options) == self.default_engine():
+            return None
+        name = {} if type(self.engine) is BP else {"name": self.engine.name}  # before there were others, files named none
+        return name | {name: value for name, value in options.items() if value is not None}
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write parameters, configuration, engine and preprocessing statistics as one safetensors file."""

@@ -10,9 +10,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from qtcore.errors import InputError, ModelFileError, UnknownNameError, nearest
-from qtcore.inference import BP
+from qtcore.inference import BP, Layered
 from qtcore.inference.bp import SCHEDULES
-from qtcore.models.base import ENGINE_OPTIONS, FORMAT, FORMAT_VERSION, GRAPH, STATISTICS, Model
+from qtcore.models.base import ENGINE_OPTIONS, ENGINES, FORMAT, FORMAT_VERSION, GRAPH, STATISTICS, Model
 from qtcore.models.provenance import Provenance
 
 
@@ -148,17 +148,21 @@ def _proper(tensor: torch.Tensor, may_hold_zeros: bool) -> bool:
     return bool((finite | tensor.isneginf() if may_hold_zeros else finite).all())
 
 
-def _engine(stored: Any) -> BP | None:
+def _engine(stored: Any) -> Layered | None:
     """The engine as stored in a file, None if its configuration says it all."""
     if stored is None:
         return None
-    for name, value in dict(stored).items():
+    options = dict(stored)
+    kind = ENGINES.get(options.pop("name", BP.name))
+    if kind is None:
+        raise ValueError(f"its engine is {reprlib.repr(stored)}")
+    for name, value in options.items():
         if name not in ENGINE_OPTIONS:
             raise ValueError(f"its engine has the unknown option {name!r}")
         known = value in SCHEDULES if name == "schedule" else isinstance(value, int | float) and not isinstance(value, bool)
         if not known:
             raise ValueError(f"its engine has the {name} {value!r}")
-    return BP(**stored)
+    return kind(**options)
 
 
 def _image_shape(stored: Any) -> tuple[int, int] | None:

@@ -18,11 +18,14 @@ from qtcore.variables import Real
 INITIAL_WEIGHT = 0.05
 """Standard deviation of the initial W, as in the authors' code."""
 
+LEARN_SIGMA = ("no", "shared", "pixel")
+
 
 class GaussianRBM(Model):
     """φ(v, h) = −‖v − b‖²/(2σ²) + cᵀh + hᵀWv/σ with real v and binary h.
 
-    Stored tensors: `W` [H, V], `b` [V], `c` [H], and `sigma` (fixed, 1 by default).
+    Stored tensors: `W` [H, V], `b` [V], `c` [H], and `sigma`: fixed at 1, or learned, one for all pixels ("shared") or one for
+    each [V] ("pixel"). A model with a fixed σ cannot be surer of a pixel than that, however well it knows its neighbours.
     `schedule` is "sequential" (the authors' code: to the hidden units, then back) or "flooding" (as printed).
 
     Example:
@@ -41,11 +44,14 @@ class GaussianRBM(Model):
         n_layers: int = 50,
         schedule: Literal["sequential", "flooding"] = "sequential",
         damping: float = 0.0,
+        learn_sigma: str = "no",
         device: "torch.device | str | None" = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         if schedule not in ("sequential", "flooding"):
             raise InputError(f"schedule must be 'sequential' or 'flooding', not {schedule!r}.")
+        if learn_sigma not in LEARN_SIGMA:
+            raise InputError(f"learn_sigma must be {', '.join(LEARN_SIGMA[:-1])} or {LEARN_SIGMA[-1]}, not {learn_sigma!r}.")
         super().__init__(BP(n_layers=given_count(n_layers), damping=damping, schedule=schedule))
         positive("n_visible", n_visible)
         positive("n_hidden", n_hidden)
@@ -54,12 +60,15 @@ class GaussianRBM(Model):
         self.W = nn.Parameter(normal(n_hidden, n_visible, scale=INITIAL_WEIGHT, **factory))
         self.b = nn.Parameter(torch.zeros(n_visible, **factory))
         self.c = nn.Parameter(torch.zeros(n_hidden, **factory))
-        self.sigma = nn.Parameter(torch.tensor(1.0, **factory), requires_grad=False)
+        shape = (n_visible,) if learn_sigma == "pixel" else ()
+        self.learn_sigma = learn_sigma
+        self.sigma = nn.Parameter(torch.ones(shape, **factory), requires_grad=learn_sigma != "no")
 
     def config(self) -> dict[str, Any]:
         n_hidden, n_visible = self.W.shape
         sizes = {"n_visible": n_visible, "n_hidden": n_hidden}
-        return sizes | {"n_layers": self.n_layers, "schedule": self.schedule, "damping": self.damping}
+        options = {"n_layers": self.n_layers, "schedule": self.schedule, "damping": self.damping}
+        return sizes | options | {"learn_sigma": self.learn_sigma}
 
     @property
     def schedule(self) -> str:
@@ -67,8 +76,10 @@ class GaussianRBM(Model):
         return getattr(self.engine, "schedule", None) or "sequential"
 
     def _sigma(self) -> Tensor:
-        if has_values(self.sigma) and not 0 < (sigma := float(self.sigma.detach())) < float("inf"):
-            raise InputError(f"sigma must be > 0, but it is {sigma:g}.")
+        sigma = self.sigma.detach()
+        if has_values(sigma) and not bool(((sigma > 0) & (sigma < float("inf"))).all()):
+            bad = sigma[~((sigma > 0) & (sigma < float("inf")))].flatten()[0]
+            raise InputError(f"sigma must be > 0, but it is {float(bad):g}.")
         return self.sigma
 
     def graph(self) -> GaussianPotentials:

@@ -7,7 +7,7 @@ have one phase; `RECIPES` has the phases of the shipped models.
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import tyro
@@ -80,6 +80,8 @@ class Experiment:
     """Grid: whether a pixel's belief includes its own evidence."""
     clones: tuple[int, int, int] = field(default=(64, 1, 1))
     """Grid: states of CONTOUR, OUT and IN."""
+    sigma: Literal["no", "shared", "pixel"] = "no"
+    """Gaussian RBM: whether σ is learned, one for all pixels or one for each."""
     start: str | None = None
     """Trained model to start from, by name or file, instead of random weights."""
     earlier: tyro.conf.Suppress[tuple[Settings, ...]] = ()
@@ -149,7 +151,7 @@ class Experiment:
         elif kind == "dbm":
             model = DBM(data.train.shape[1], self.hidden, self.hidden, self.layers, **tempered)  # type: ignore[arg-type]
         elif kind == "grbm":
-            model = GaussianRBM(data.train.shape[1], self.hidden, self.layers)
+            model = GaussianRBM(data.train.shape[1], self.hidden, self.layers, learn_sigma=self.sigma)
             model.statistics = {name: torch.as_tensor(value) for name, value in data.statistics.items()}
         else:
             height, width = data.train.shape[1:]
@@ -170,6 +172,8 @@ class Experiment:
         """
         learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         theirs = dict(source.named_parameters())
+        if isinstance(model, GaussianRBM) and isinstance(source, GaussianRBM) and not source.sigma.dim():
+            theirs["sigma"] = source.sigma.expand_as(model.sigma)  # type: ignore[assignment]
         stacked = isinstance(model, DBM) and isinstance(source, RBM)
         if stacked:
             theirs = {LOWER_PART.get(name, name): parameter for name, parameter in theirs.items()}
@@ -224,6 +228,7 @@ def _paper() -> dict[str, Experiment]:
             experiments.append(replace(experiments[-2], **by_chain_rule))  # type: ignore[arg-type]
     faces = Settings(epochs=50.0, batch=200, learning_rate=0.005, validate_every=8, save_every=8)
     experiments.append(Experiment("grbm/frey", "frey", faces, hidden=200, layers=50))
+    experiments.append(Experiment("grbm/frey-sigma", "frey", faces, hidden=200, layers=50, sigma="pixel"))
     contours = Settings(epochs=10.0, batch=50, learning_rate=0.01, validate_every=100, valid_rows=500, save_every=50)
     for name, dataset in GRIDS.items():
         own = name != "border-authors"
@@ -279,6 +284,8 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
     "dbm/web": (_UPON_RBM | {"steps": 5000},),
     **{f"rbm/{dataset}{CARDINALITY}": (_CARDINALITY,) for dataset in PUBLISHED},
     f"rbm/dna{CARDINALITY}": (_CARDINALITY | {"steps": 1500, "averaging": 0.99, "validate_every": 50},),
+    f"rbm/ocr_letters{CARDINALITY}": (_CARDINALITY | {"steps": 6000},),
+    f"rbm/web{CARDINALITY}": (_CARDINALITY | {"steps": 3000},),
     f"rbm/nips{CARDINALITY}": (
         _CARDINALITY | {"steps": 150, "learning_rate": 0.0007, "warmup": 20, "averaging": 0.9, "validate_every": 5},
     ),

@@ -1,8 +1,8 @@
 """The unrolled networks as the authors' code computes them: the reference of `python -m qtcore.bench`.
 
 All messages in both directions in every layer, observed or not; two exp and two log1p for a binary message; the
-exponentials of the supplement for a Gaussian one; the S×S table broadcast and summed for every pixel; and automatic
-differentiation through everything. Parameters as the models store them, at T = 1.
+exponentials of the supplement for a Gaussian one; on the grid products of messages, and the S×S table broadcast and summed for
+every pixel; and automatic differentiation through everything. Parameters as the models store them, at T = 1.
 """
 
 import torch
@@ -72,24 +72,23 @@ def grbm(model: GaussianRBM, query: Query) -> tuple[Tensor, Tensor]:
 
 
 def grid(model: GridMRF, query: Query) -> Tensor:
-    """Log-marginals of the labels [B, height, width, 3] (main text, "Unrolling BP into a QT-NN")."""
+    """Log-marginals of the labels [B, height, width, 3] (main text, "Unrolling BP into a QT-NN"), with messages as numbers and
+    not as logarithms: products of eight of them, and one normalisation in each layer."""
     tables = [model.potentials[KINDS[kind]].exp() for _, _, kind in DIRECTIONS]
     on = query.values[..., None]
-    u = (on * model.emission + (1 - on) * (1 - model.emission)).log()[..., model.label]
-    message = [torch.zeros_like(u) for _ in DIRECTIONS]
+    u = (on * model.emission + (1 - on) * (1 - model.emission))[..., model.label]
+    message = torch.ones(len(DIRECTIONS), *u.shape, dtype=u.dtype)
     height, width = u.shape[1:3]
     for _ in range(model.n_layers):
-        total = u + torch.stack(message).sum(0)
-        new = []
+        sent = []
         for d, (down, right, _) in enumerate(DIRECTIONS):
-            cavity = total - message[d ^ 1]
-            cavity = (cavity - cavity.amax(-1, keepdim=True)).exp()
+            cavity = u * message[[k for k in range(len(DIRECTIONS)) if k != d ^ 1]].prod(0)
             table = tables[d].T if d % 2 else tables[d]
-            sent = (cavity[..., :, None] * table).sum(-2).log()
-            sent = sent - sent.logsumexp(-1, keepdim=True)
-            inner = sent[:, max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)]
-            new.append(pad(inner, (0, 0, max(-right, 0), max(right, 0), max(-down, 0), max(down, 0))))
-        message = new
-    belief = u + torch.stack(message).sum(0)
-    labels = torch.stack([part.logsumexp(-1) for part in belief.split(model.clones, -1)], -1)
-    return labels.log_softmax(-1)
+            inner = cavity[:, max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)]
+            outside = (0, 0, max(-right, 0), max(right, 0), max(-down, 0), max(down, 0))
+            sent.append(pad((inner[..., None] * table).sum(-2), outside, value=1.0))
+        message = torch.stack(sent)
+        message = message / message.sum(-1, keepdim=True)
+    belief = u * message.prod(0)
+    labels = torch.stack([part.sum(-1) for part in belief.split(model.clones, -1)], -1)
+    return (labels / labels.sum(-1, keepdim=True)).log()

@@ -1,17 +1,18 @@
 """Scores of a model on a dataset, as the paper defines them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Distribution
 
+from qtcore import metrics
 from qtcore.data import Dataset
 from qtcore.errors import InputError
 from qtcore.inference import Engine
 from qtcore.learn.query_training import generator
-from qtcore.metrics import Score, batches, force_frame, iou, nll, score
+from qtcore.metrics import Calibration, Score, batches, force_frame, iou, nll, score
 from qtcore.models.base import Model
 from qtcore.query import Query, parse
 
@@ -47,6 +48,32 @@ def _samples(model: Model, dataset: Dataset, split: str, rows: int | None) -> tu
     labelled = model.variables.kind == "label"
     truth = dataset.truth[split][:rows] if labelled and dataset.truth is not None else None
     return dataset.splits[split][:rows], truth, GRID_BATCH if labelled else BATCH
+
+
+@torch.no_grad()
+def calibration(
+    model: Model,
+    dataset: Dataset,
+    split: str,
+    queries: str,
+    seed: int = 0,
+    rows: int | None = None,
+    layers: int | None = None,
+    engine: Engine | None = None,
+) -> Calibration:
+    """What marginals claim, and how often it is so, with one draw of the queries."""
+    masks, draw = parse(queries, dataset.image_shape), generator(seed, 0)
+    values, truth, size = _samples(model, dataset, split, rows)
+
+    def parts() -> Iterator[tuple[Distribution, Tensor, Tensor]]:
+        for part, labels in batches(values, truth, size):
+            query = masks(part, draw, labels).to(model.device)
+            target = model.target(query)
+            if bool(target.any()):
+                model.check_truth(query)
+                yield model(query, layers, engine), query.truth, target
+
+    return metrics.calibration(parts())
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,15 @@ from torch import Tensor
 from torch.func import functional_call
 
 import qtcore
-from qtcore import BP, Exact, Gibbs, GridMRF, PairwiseMRF, Query
+from qtcore import BP, Exact, Gibbs, GridMRF, MeanField, PairwiseMRF, Query
 from qtcore.errors import InputError, UnknownNameError
 from qtcore.inference.engine import expectations, named
 from qtcore.models.base import Model
 
 from ..strategies import EVIDENCE, KINDS, QUICK, TEMPERED, answer, ask, backends, build, close, learnable
 
-ENGINES = {"bp": BP(n_layers=4), "exact": Exact(), "gibbs": Gibbs(sweeps=60, burn=5, every=1)}
+ENGINES = {"bp": BP(n_layers=4), "mean-field": MeanField(n_layers=4), "exact": Exact()}
+ENGINES["gibbs"] = Gibbs(sweeps=60, burn=5, every=1)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 SAMPLED = ("RBM", "DBM", "GaussianRBM", "PairwiseMRF", "FactorGraph")
 """The graphs that can be sampled; the others are refused by name (test_gibbs.py)."""

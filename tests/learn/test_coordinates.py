@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from qtcore import RBM, GaussianRBM, PairwiseMRF
+from qtcore import RBM, GaussianRBM, PairwiseMRF, Query
 from qtcore.learn.coordinates import Coordinates
 from qtcore.models.base import MIN_LEARNED_TEMPERATURE
 from qtcore.query import uniform
@@ -65,6 +65,22 @@ def test_a_temperature_is_pushed_no_lower_than_its_floor() -> None:
     coordinates.push()
     assert float(model.T.detach()) == pytest.approx(MIN_LEARNED_TEMPERATURE)
     close(model.W, coordinates.tensors["W"] * MIN_LEARNED_TEMPERATURE)
+
+
+def test_a_learned_sigma_is_optimised_as_its_logarithm() -> None:
+    """So that no step makes it negative; its gradient is that of the loss by log σ."""
+    model = GaussianRBM(4, 3, learn_sigma="pixel", n_layers=3, dtype=F64)
+    coordinates = Coordinates(model)
+    with torch.no_grad():
+        coordinates.tensors["sigma"].copy_(torch.tensor([-5.0, 0.0, 0.5, 1.0]))
+    coordinates.push()
+    close(model.sigma, torch.tensor([-5.0, 0.0, 0.5, 1.0], dtype=F64).exp())
+    query = Query(torch.zeros(2, 4, dtype=F64), torch.tensor([[True, False, False, True]]).expand(2, 4))
+    model.loss(query).backward()
+    coordinates.pull()
+    assert model.sigma.grad is not None
+    assert coordinates.tensors["sigma"].grad is not None
+    close(coordinates.tensors["sigma"].grad, model.sigma.grad * model.sigma)
 
 
 def test_max_product_has_no_unit() -> None:

@@ -83,8 +83,8 @@ def test_gradient_at_temperature_0(kind: str) -> None:
 @pytest.mark.parametrize("schedule", ["sequential", "flooding"])
 @every_road
 def test_gradient_of_the_gaussian_rbm_with_its_sigma(schedule: Any, road: str) -> None:
-    model = randomise(GaussianRBM(3, 2, n_layers=3, schedule=schedule, dtype=F64), 5, 0.6)
-    model.sigma.data.fill_(0.8)
+    model = randomise(GaussianRBM(3, 2, n_layers=3, schedule=schedule, learn_sigma="pixel", dtype=F64), 5, 0.6)
+    model.sigma.data.copy_(torch.tensor([0.8, 1.2, 0.5]))
     loss_is_differentiable(model, ask(model, 6, "mixed", batch=2), names=("W", "b", "c", "sigma"))
 
 

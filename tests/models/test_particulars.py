@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import qtcore
 from qtcore import RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
 from qtcore.errors import InputError
 from qtcore.query import one_target
@@ -212,3 +213,26 @@ def test_sigma_must_be_positive(bad: float) -> None:
     model.sigma.data.fill_(bad)
     with pytest.raises(InputError, match="sigma must be > 0"):
         model(ask(model))
+    each = build("GaussianRBM", learn_sigma="pixel")
+    each.sigma.data[1] = bad
+    with pytest.raises(InputError, match=f"sigma must be > 0, but it is {bad:g}"):
+        each(ask(each))
+
+
+def test_which_sigma_is_learned(tmp_path: Any) -> None:
+    shapes = {name: GaussianRBM(4, 3, learn_sigma=name).sigma for name in ("no", "shared", "pixel")}
+    assert {name: (list(sigma.shape), sigma.requires_grad) for name, sigma in shapes.items()} == {
+        "no": ([], False),
+        "shared": ([], True),
+        "pixel": ([4], True),
+    }
+    with pytest.raises(InputError, match="learn_sigma must be no, shared or pixel, not 'all'"):
+        GaussianRBM(4, 3, learn_sigma="all")
+    rows = 0.2 * torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    for name in ("shared", "pixel"):
+        model = qtcore.fit(GaussianRBM(4, 3, n_layers=5, learn_sigma=name), rows, steps=150, batch=50, learning_rate=0.03)
+        assert bool(((model.sigma > 0.1) & (model.sigma < 0.35)).all())
+        model.save(tmp_path / "model.safetensors")
+        again = qtcore.load(tmp_path / "model.safetensors")
+        assert again.config() == model.config()
+        assert torch.equal(again.sigma, model.sigma)  # type: ignore[arg-type]

@@ -60,10 +60,11 @@ def test_models_are_the_papers_equations(kind: str, temperature: float, damping:
 @pytest.mark.parametrize("schedule", ["sequential", "flooding"])
 @pytest.mark.parametrize("evidence", EVIDENCE)
 def test_gaussian_rbm_in_both_schedules(evidence: str, schedule: Any, damping: float) -> None:
-    """With σ ≠ 1, and weights that drive precisions to their floor."""
-    for scale in (0.5, 3.0):
-        model = randomise(GaussianRBM(4, 3, schedule=schedule, damping=damping, dtype=F64), 3, scale)
-        model.sigma.data.fill_(0.7)
+    """With σ ≠ 1, one for all pixels or one for each, and weights that drive precisions to their floor."""
+    for scale, learned, sigma in ((0.5, "pixel", [0.7, 1.3, 0.4, 2.0]), (3.0, "no", 0.7)):
+        options: Any = {"schedule": schedule, "damping": damping, "learn_sigma": learned}
+        model = randomise(GaussianRBM(4, 3, **options, dtype=F64), 3, scale)
+        model.sigma.data.copy_(torch.tensor(sigma))
         for n in LAYERS:
             agrees(model, ask(model, 4, evidence, batch=2), n)
 

@@ -85,8 +85,8 @@ def test_grid_with_one_kind_of_neighbour(alone: str, seed: int, evidence: str) -
 @given(n_visible=st.integers(1, 5), seed=seeds, evidence=evidences, sigma=st.sampled_from([1.0, 0.6, 2.0]))
 def test_gaussian_rbm_with_one_hidden_unit(schedule: Any, n_visible: int, seed: int, evidence: str, sigma: float) -> None:
     """The projection on a Gaussian keeps the exact mean and variance of the mixture."""
-    model = randomise(GaussianRBM(n_visible, 1, schedule=schedule, dtype=F64), seed)
-    model.sigma.data.fill_(sigma)
+    model = randomise(GaussianRBM(n_visible, 1, schedule=schedule, learn_sigma="pixel", dtype=F64), seed)
+    model.sigma.data.copy_(sigma * torch.linspace(0.7, 1.3, n_visible, dtype=F64))
     is_exact(model, ask(model, seed, evidence), n_layers=2)
 
 

@@ -6,24 +6,23 @@ never change an answer.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from qtcore.errors import InputError
 from qtcore.inference.bp.binary import BinaryPassing
 from qtcore.inference.bp.factors import FactorPassing
 from qtcore.inference.bp.gaussian import GaussianPassing
 from qtcore.inference.bp.grid import GridPassing
 from qtcore.inference.bp.passing import Choices, Passing
 from qtcore.inference.bp.schedules import ResidualPassing, SequentialPassing
-from qtcore.inference.engine import Answerable, Engine, Layer, with_periods
+from qtcore.inference.engine import Answerable, Layer, with_periods
+from qtcore.inference.layered import Layered
 from qtcore.potentials import BinaryPotentials, FactorPotentials, GaussianPotentials, GridPotentials, Potentials
 from qtcore.query import Query
-from qtcore.support.tensors import has_values
 
 PASSING: dict[type, type[Passing]] = {
     BinaryPotentials: BinaryPassing,
@@ -38,12 +37,6 @@ SCHEDULED: dict[str, type[Passing]] = {"sequential": SequentialPassing, "residua
 SCHEDULES = tuple(sorted({schedule for kind in PASSING.values() for schedule in kind.schedules}))
 """All schedules; a model may have only some of them."""
 
-DEFAULT_LAYERS = 10
-"""Number of layers for a model whose own engine is not BP."""
-
-MAX_LAYERS = 10**6
-"""The largest number of layers: a slip of the hand, or a damaged file, should not keep anybody waiting for hours."""
-
 
 class State(NamedTuple):
     """What the next layer needs."""
@@ -53,7 +46,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BP(Engine):
+class BP(Layered):
     """Loopy belief propagation. An option that is None is taken from the model.
 
     Args:
@@ -75,42 +68,7 @@ class BP(Engine):
     """
 
     name = "bp"
-    n_layers: int | None = None
-    damping: float | None = None
-    temperature: float | None = None
-    schedule: str | None = None
-    until: float | None = None
-    at_most: int | None = None
     torch_compile: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("n_layers", "at_most"):
-            check_layer_count(name, getattr(self, name))
-        damping, T = self.damping, self.temperature
-        if damping is not None and (not isinstance(damping, int | float) or not 0 <= damping < 1):
-            raise InputError(f"damping must lie in [0, 1), not {damping!r}; 0 means none.")
-        if T is not None and (not isinstance(T, int | float) or not 0 <= T < float("inf")):
-            raise InputError(f"the temperature must be ≥ 0, not {T!r}; 1 is sum-product, 0 is max-product.")
-        if self.until is not None and (not isinstance(self.until, int | float) or not self.until >= 0):
-            raise InputError(f"until must be ≥ 0, not {self.until!r}: the largest change of a message at which to stop.")
-        if self.at_most is not None and self.until is None:
-            raise InputError("at_most goes with until; give n_layers for a fixed number of layers.")
-
-    def at(self, n: int | None) -> "BP":
-        """The same engine with n layers, or with at most n if it stops by itself; None leaves the number as it is."""
-        return self if n is None else replace(self, n_layers=n, at_most=None if self.until is None else n)
-
-    def steps(self, model: Answerable) -> int:
-        if self.until is not None and self.at_most is not None:
-            return self.at_most
-        own = self._own(model)
-        return next(n for n in (self.n_layers, own.n_layers, DEFAULT_LAYERS) if n is not None)
-
-    def _own(self, model: Answerable) -> "BP":
-        return model.engine if isinstance(model.engine, BP) else BP()
-
-    def _damping(self, model: Answerable) -> float:
-        return next(d for d in (self.damping, self._own(model).damping, 0.0) if d is not None)
 
     def init(self, model: Answerable, query: Query) -> State:
         passing = self.passing(model, query)
@@ -120,10 +78,7 @@ class BP(Engine):
         """Message passing for this model and this query."""
         potentials, own = model.graph(), self._own(model)
         kind = _passing_of(potentials)
-        schedule = self.schedule or own.schedule or kind.schedules[0]
-        if schedule not in kind.schedules:
-            known = " or ".join(repr(name) for name in kind.schedules)
-            raise InputError(f"schedule must be {known} for a {type(model).__name__}, not {schedule!r}.")
+        schedule = self._schedule(model, kind.schedules)
         T, sums = self._unit(model)
         if T is None and kind.has_unit:
             T = torch.ones(())  # no temperature is T = 1
@@ -133,26 +88,9 @@ class BP(Engine):
             kind = SCHEDULED.get(schedule, kind)
         return kind(potentials, model.evidence(query), choices)
 
-    def _unit(self, model: Answerable) -> tuple[Tensor | None, bool]:
-        """The unit in which to run at T = 1, and whether to sum (T > 0) or to maximise (T = 0, in the unit 1).
-
-        Any temperature T > 0 is a change of units: f(x; T) = T·f(x/T; 1) with potentials and evidence in units of T.
-        """
-        T = model.temperature()
-        if self.temperature is not None:
-            if T is None:
-                raise InputError(f"a {type(model).__name__} has no temperature; leave it out.")
-            T = torch.full_like(T.detach(), float(self.temperature))
-        if T is None or not has_values(T) or float(T.detach()) != 0:
-            return T, True
-        return torch.ones_like(T), False
-
     def step(self, state: State) -> tuple[State, dict[str, Tensor]]:
         messages, info = state.passing.update(state.messages)
         return State(state.passing, messages), info
-
-    def finished(self, info: dict[str, Tensor]) -> bool:
-        return self.until is not None and bool((info["residual"] <= self.until).all())
 
     def marginals(self, state: State) -> Distribution:
         return state.passing.answers(state.messages)[0]
@@ -200,11 +138,3 @@ class BP(Engine):
 def _passing_of(potentials: Potentials) -> type[Passing]:
     """How messages are passed on this kind of graph."""
     return next(PASSING[base] for base in type(potentials).__mro__ if base in PASSING)
-
-
-def check_layer_count(name: str, n: int | None) -> None:
-    """Raise an InputError unless n is None or a whole number from 0 to `MAX_LAYERS`."""
-    if n is not None and (not isinstance(n, int) or isinstance(n, bool) or n < 0):
-        raise InputError(f"{name} must be a whole number ≥ 0, not {n!r}.")
-    if n is not None and n > MAX_LAYERS:
-        raise InputError(f"{name} must be at most {MAX_LAYERS}, not {n}.")

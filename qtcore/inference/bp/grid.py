@@ -25,11 +25,11 @@ def one_layer(message: Tensor, potential: Tensor, evidence: Tensor, sums: bool, 
     for d in range(directions):  # one direction at a time: the robust form needs S times the memory
         cavity = (total - message[d ^ 1]).reshape(-1, states)
         sent = categorical.normalise(categorical.messages(cavity, potential[d], sums, mild))
-        new.append(_arrive(sent.reshape(batch, height, width, states), d))
+        new.append(arrive(sent.reshape(batch, height, width, states), d))
     return damp(torch.stack(new), message, damping)
 
 
-def _arrive(sent: Tensor, d: int) -> Tensor:
+def arrive(sent: Tensor, d: int) -> Tensor:
     """Shift every pixel's outgoing message to the pixel that receives it from direction d; none enters from outside."""
     down, right, _ = DIRECTIONS[d]
     height, width = sent.shape[1:3]
