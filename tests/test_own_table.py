@@ -143,7 +143,7 @@ def test_samples_joint_probabilities_and_questions(ask: Command, command: Comman
 
 @pytest.mark.slow
 def test_a_stopped_training_goes_on(folder: Path) -> None:
-    child = process("table", "people.csv", "--minutes", "0.1", "--out", "run")
+    child = process("table", "people.csv", "--minutes", "0.05", "--out", "run")
     assert child.stdout is not None
     while not (line := child.stdout.readline()).startswith("step"):
         assert line, child.communicate()

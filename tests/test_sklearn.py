@@ -22,7 +22,7 @@ RNG = np.random.default_rng(0)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [QueryTrainedImputer(max_iter=20, n_hidden=2), QueryTrainedClassifier(max_iter=60, n_hidden=4)], xfail_strict=False
+    [QueryTrainedImputer(max_iter=10, n_hidden=2), QueryTrainedClassifier(max_iter=30, n_hidden=4)], xfail_strict=False
 )
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -75,7 +75,7 @@ def test_arrays_and_output_as_asked_for() -> None:
 def test_samples_are_completions() -> None:
     X = np.array([[0.0, 0.0], [1.0, 1.0]] * 30)
     X[0, 1], X[1] = np.nan, np.nan
-    imputer = QueryTrainedImputer(max_iter=150, random_state=0).fit(X)
+    imputer = QueryTrainedImputer(max_iter=400, random_state=0).fit(X)
     samples = imputer.sample(X, 200)
     assert samples.shape == (200, 60, 2)
     assert np.array_equal(samples[:, 2:], np.broadcast_to(X[2:], (200, 58, 2)))

@@ -22,20 +22,24 @@ from qtcore.tabular import Schema, Table
 
 HELD_OUT = 9
 """The purpose of the random numbers that hold rows out, beside those of `query_training`."""
-SHARE, MOST_HELD_OUT = 0.1, 2000
-"""The share of the rows that is held out, and the largest number of them."""
+SHARE, LEAST_HELD_OUT, MOST_HELD_OUT = 0.1, 40, 2000
+"""The share of the rows that is held out, between so many of them; of a small table never more than a quarter."""
+QUERIES = 200
+"""Fewer held-out rows are asked about several times, each time with another mask."""
 LEAST_ROWS = 10
 MAX_LATERAL = 30_000
 """Entries that the tables of all pairs of columns may have together; beyond, columns meet in hidden units alone."""
 HIDDEN_UNITS = ((500, 8), (3000, 16), (20_000, 32))
 """Hidden units of tables with fewer rows than that; 48 for larger ones."""
 MOST_HIDDEN = 48
-BATCH = 250
+LEAST_BATCH, BATCH = 50, 250
 MOST_DECAY, DECAY_ROWS = 0.1, 30
 """Weights decay in proportion to 1/rows: small tables would be learned by heart."""
-PASSES = 300
-"""Through the rows at most; early stopping ends most trainings of small tables before."""
-VALIDATIONS, PATIENCE = 40, 10
+PASSES, LEAST_STEPS = 300, 1000
+"""Passes through the rows at most, of a small table so many steps; early stopping ends most trainings before."""
+VALIDATIONS, PATIENCE = 40, 15
+LEAST_BETWEEN = 5
+"""Steps between validations."""
 TRIED = 4
 """Steps that are timed, after a first one."""
 USED = 0.85
@@ -60,7 +64,7 @@ class Plan:
         hidden = next((units for fewer, units in HIDDEN_UNITS if rows < fewer), MOST_HIDDEN)
         settings = Settings(
             steps=1,
-            batch=max(10, min(BATCH, rows // 5)),
+            batch=min(BATCH, max(LEAST_BATCH, rows // 5)),
             learning_rate=0.05,
             schedule="cosine",
             decay_from=0.3,
@@ -85,11 +89,11 @@ class Plan:
         settings = replace(self.settings, **chosen(given))
         if not {"steps", "epochs"} & given.keys():
             pace = _pace(copy.deepcopy(model), values, settings)
-            most = max(1, PASSES * len(values) // settings.batch)
+            most = max(LEAST_STEPS, PASSES * len(values) // settings.batch)
             settings = replace(settings, steps=max(10, min(most, int(60 * minutes * USED / pace))))
         steps = settings.total_steps(len(values))
         if "validate_every" not in given:
-            settings = replace(settings, validate_every=max(1, steps // VALIDATIONS))
+            settings = replace(settings, validate_every=max(LEAST_BETWEEN, steps // VALIDATIONS))
         return replace(self, settings=settings)
 
 
@@ -149,6 +153,7 @@ def fit_table(
     model.provenance.settings, model.provenance.other = asdict(plan.settings), {"rows": len(table)}
     best = _Best(callback)
     start = time.monotonic()
+    valid = valid.repeat(-(-QUERIES // len(valid)), 1)
     fit(model, train, valid, queries, plan.settings, folder, resume, best, config)
     best.restore(model)
     model.provenance.minutes = round((time.monotonic() - start) / 60, 2)
@@ -166,7 +171,7 @@ def split(table: Table, seed: int = 0) -> tuple[Tensor, Tensor]:
     if len(values) < LEAST_ROWS:
         raise InputError(f"the table has {len(values)} rows with values, but it takes {LEAST_ROWS} to learn from.")
     order = torch.randperm(len(values), generator=generator(seed, HELD_OUT))
-    count = min(MOST_HELD_OUT, max(2, round(SHARE * len(values))))
+    count = min(MOST_HELD_OUT, max(2, round(SHARE * len(values)), min(LEAST_HELD_OUT, len(values) // 4)))
     return values[order[count:]], values[order[:count]]
 
 
