@@ -8,9 +8,10 @@ import asyncio
 import functools
 import logging
 import os
+import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ SLICE = 0.02
 """Seconds of layers between two points where a run can be cancelled (or another user's run continues)."""
 EMIT = 0.05
 """Seconds between two unfinished pictures of the same run."""
+PATIENT = 10
+"""The niceness of what may wait."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,16 @@ def _one_thread() -> None:
 pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2), thread_name_prefix="qtcore-app", initializer=_one_thread)
 
 
+def _patiently() -> None:
+    _one_thread()
+    if sys.platform == "linux":  # elsewhere this would slow down the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), PATIENT)
+
+
+background = ThreadPoolExecutor(1, thread_name_prefix="qtcore-background", initializer=_patiently)
+"""Joint answers take seconds: in a thread of their own they never stand in the way of a stroke, anybody's."""
+
+
 def in_pool(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a thread of the pool, with one thread for its tensors, and wait. Not from within the pool."""
     return pool.submit(function, *arguments).result()
@@ -182,6 +195,18 @@ async def stream(header: Header, runs: Sequence[Run]) -> AsyncIterator[bytes]:
             if complete or time.monotonic() - emitted >= EMIT:
                 yield pack(header, [item.trace for item in progresses if item.trace.count])
                 emitted = time.monotonic()
+
+
+async def one_by_one(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, each computed by a call of its own in the background, so that users take turns. Cancel the task to stop."""
+    loop, iterator, end = asyncio.get_running_loop(), iter(items), object()
+
+    def following() -> Any:
+        with torch.inference_mode():
+            return next(iterator, end)
+
+    while (item := await loop.run_in_executor(background, following)) is not end:
+        yield item
 
 
 class Latest:

@@ -16,7 +16,7 @@ if (
 ):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from qtcore.inference import BP, Engine, Exact, Gibbs, Layer, MeanField, exact
+from qtcore.inference import BP, Engine, Exact, Gibbs, JoinGraph, Layer, MeanField, exact
 from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
@@ -42,6 +42,7 @@ __all__ = [
     "GaussianRBM",
     "Gibbs",
     "GridMRF",
+    "JoinGraph",
     "Layer",
     "MeanField",
     "PairwiseMRF",

@@ -3,6 +3,7 @@
     python -m qtcore.bench              the tables of the README; about ten minutes
     python -m qtcore.bench --quick      a quick run, about two minutes
     python -m qtcore.bench --json bench.json
+    python -m qtcore.bench samples      joint samples of faces and records
     python -m qtcore.bench graphs       random factor graphs, beside PGMax and pgmpy where they are installed
 
 Fast path and naive twin (the authors' way, qtcore/paper/naive.py) are timed in turn, in one run; what counts is the ratio of
@@ -19,7 +20,7 @@ import tyro
 
 from qtcore.errors import InputError
 from qtcore.paper import graph_benchmark
-from qtcore.paper.benchmark import measure, tables
+from qtcore.paper.benchmark import measure, samples, tables
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
 
@@ -28,8 +29,8 @@ from qtcore.support.files import write_atomically
 class Command:
     """What to measure."""
 
-    what: Annotated[Literal["models", "graphs"], tyro.conf.Positional] = "models"
-    """The models of the paper, or factor graphs."""
+    what: Annotated[Literal["models", "samples", "graphs"], tyro.conf.Positional] = "models"
+    """The models of the paper, joint samples, or factor graphs."""
     quick: bool = False
     """Fewer repetitions and a smaller table."""
     json: Path | None = None
@@ -38,10 +39,10 @@ class Command:
 
 def main() -> int:
     command = arguments(Command, prog="python -m qtcore.bench", description=__doc__)
-    if command.what == "graphs":
+    if command.what != "models":
         if command.json is not None:
-            raise InputError("--json goes with the models of the paper; the table of graphs is only printed.")
-        for line in graph_benchmark.table(command.quick):
+            raise InputError(f"--json goes with the models of the paper; the table of {command.what} is only printed.")
+        for line in (graph_benchmark.table if command.what == "graphs" else samples)(command.quick):
             print(line, flush=True)
         return 0
     result = measure(command.quick)

@@ -6,8 +6,10 @@
     python -m qtcore.infer grid/border contour.png --out answer    labels.png and p_contour.png, p_out.png, p_in.png
     python -m qtcore.infer rbm/adult rows.csv --samples 5          five completions of each row, in rows.samples.csv
     python -m qtcore.infer rbm/adult rows.csv --next "age 1/5"     which blank would tell most about that variable
-    python -m qtcore.infer runs/people/best.safetensors questions.csv --next income
+    python -m qtcore.infer grbm/frey face.png --mask mask.png --samples 6    six completions, in face.samples.png
+    python -m qtcore.infer runs/people/best.safetensors questions.csv        a model that was trained on your table
     python -m qtcore.infer graph.uai --evidence graph.uai.evid     marginals of all variables, in graph.MAR
+    python -m qtcore.infer graph.bif --next rain                   which variable would tell most about that one
 
 A table is a CSV file in UTF-8, one variable per column, with or without a line of names. Columns below the names of the
 model's variables may stand in any order; of a model without names, they stand in its own. A blank (nothing, ?, NA or NaN) is
@@ -21,6 +23,10 @@ A model that was trained on a table (python -m qtcore.train table people.csv) re
 their levels and numbers; those that are missing are unknown. Its answer has one line per gap and level: row, column, level
 and probability, of numbers also mean, median and the 10 % and 90 % quantiles.
 
+Of an image, --samples writes completions side by side (of a contour: labellings), and --joint prints the log-density of what is
+known of a face. Of a graph, --samples writes joint states (graph.samples.csv), --joint prints the log-probability of the
+evidence, and --next writes what each unobserved variable would tell about one of them (graph.next.csv).
+
 In a mask, white pixels are known and black ones hidden (the threshold is half way). A face needs one. Its answer is in grey
 levels; in deviation.png, white is a standard deviation of 64 levels or more. A contour image is bright on dark, of any size;
 its mask is optional, and hidden pixels give no evidence. In labels.png contours are red, insides blue, outsides yellow.
@@ -29,10 +35,10 @@ A graph is a file of the UAI format (MARKOV or BAYES), or a directed network in 
 and states are numbered in the order of the file; evidence may name them. The answer is a MAR file, or with --out graph.PR
 log10 of the partition function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4
 (--until), but for at most 1000 layers, in the order of a --schedule; mean-field likewise, for tables without zeros; exact
-eliminates variables, which needs a graph of moderate width; auto is exact where that is possible, and damped bp elsewhere, with
-the residual schedule where messages do not converge. With --reference, a MAR file, the distance from its marginals is
-printed. For a folder of graphs with evidence and references (name.uai, name.uai.evid, name.uai.MAR), a table of these
-distances is printed.
+eliminates variables, which needs a graph of moderate width; join-graph is bp between clusters of variables; auto is exact where
+that is possible, join-graph for 40 seconds at most elsewhere, and damped bp on very large graphs. With --reference, a MAR
+file, the distance from its marginals is printed. For a folder of graphs with evidence and references (name.uai,
+name.uai.evid, name.uai.MAR), a table of these distances is printed.
 """
 
 import math
@@ -44,12 +50,11 @@ from typing import Annotated
 import torch
 import tyro
 
-from qtcore import tabular
 from qtcore.errors import InputError
 from qtcore.inference import Engine
 from qtcore.inference.engine import named
 from qtcore.io import graphs, images, named_tables
-from qtcore.io.joint_tables import ORDERS, joint_table, next_table, sample_table
+from qtcore.io.joint_tables import ORDERS, graph_joint, graph_next, graph_samples, joint_table, next_table, sample_table
 from qtcore.io.tables import Table, infer_table, table_for
 from qtcore.learn.run import device
 from qtcore.models import uai
@@ -58,11 +63,14 @@ from qtcore.models.builders import FILES
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import load
 from qtcore.models.table_model import TableModel
+from qtcore.query import Query
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
 
 JOINT = ("samples", "joint", "next")
-"""Questions about the rows of a table, in the place of marginals."""
+"""Joint questions, in the place of marginals."""
+BLOCK = 9
+"""Pixels of an image that are drawn at a time, far apart."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +103,32 @@ class Command:
     reference: Path | None = None
     """Graphs: a MAR file to compare with."""
     samples: int | None = None
-    """Tables: so many completions of every row, drawn jointly, in the place of marginals."""
+    """So many completions of every row, image or graph, drawn jointly, in the place of marginals."""
     joint: bool = False
-    """Tables: the joint log-probability of what is known in every row, in the place of marginals."""
+    """The joint log-probability of what is known (in every row), in the place of marginals."""
     next: str | None = None
-    """Tables: what each blank would tell about this variable, in bits, in the place of marginals."""
+    """What each blank (of a graph: each unobserved variable) would tell about this variable, in bits."""
     device: str = "auto"
     """cuda, mps or cpu; auto takes the first of these that is there."""
+
+    @property
+    def kind(self) -> str:
+        """What is asked: marginals, or one of `JOINT`."""
+        return next((kind for kind in JOINT if getattr(self, kind) not in (None, False)), "marginals")
 
 
 def ask_graph(command: Command) -> None:
     """Marginals, or the partition function, of a graph in a file."""
     if command.file is not None or command.mask is not None or command.fit:
         raise InputError("a graph is asked by itself; what is observed is given with --evidence.")
-    out = command.out or Path(command.model).with_suffix(".MAR")
+    out = command.out or Path(command.model).with_suffix(".MAR" if command.kind == "marginals" else f".{command.kind}.csv")
     _spare(command, out)
     name = command.engine or "bp"
+    if command.kind != "marginals":
+        if name == "auto" or command.reference is not None:
+            raise InputError(f"--engine auto and --reference go with marginals; with --{command.kind} give bp or exact.")
+        if command.kind == "joint" and command.out is not None:
+            raise InputError("of a graph, --joint prints a single number; leave --out away.")
     engine = None if name == "auto" else graphs.choose(name, command.layers, command.until, command.damping, command.schedule)
     model = FactorGraph.from_file(command.model, device=device(command.device))
     known = (
@@ -118,6 +136,9 @@ def ask_graph(command: Command) -> None:
     )
     reference = None if command.reference is None else uai.read_marginals(command.reference, model.n_states)
     query = model.query(known)
+    if command.kind != "marginals":
+        print(_answer_graph(model, query, command, out, engine))
+        return
     if out.suffix.upper() == ".PR":
         log_z = graphs.log_z(model, query)
         uai.write_partition(out, log_z)
@@ -132,21 +153,43 @@ def ask_graph(command: Command) -> None:
         print(f"warning: {answer.advice()}", file=sys.stderr)
 
 
+def _answer_graph(model: FactorGraph, query: Query, command: Command, out: Path, engine: Engine | None) -> str:
+    """The answer to a joint question about a graph, in a sentence."""
+    generator = torch.Generator().manual_seed(0)
+    if command.samples:
+        n = command.samples
+        write_atomically(out, lambda path: graph_samples(model, query, path, n, generator, engine))
+        return f"{n} joint states are in {out}."
+    if command.next is not None:
+        about = command.next
+        write_atomically(out, lambda path: graph_next(model, query, path, about, engine))
+        return f"what the other variables would tell about {about} is in {out}."
+    mean, spread = graph_joint(model, query, generator, engine)
+    return f"the log-probability of the evidence is {_nats(mean, spread)}"
+
+
+def _nats(mean: float, spread: float) -> str:
+    if mean == -math.inf:
+        return "-inf: it is impossible."
+    return f"{mean:.7g} nats (± {spread:.3g}, the spread over {ORDERS} random orders)."
+
+
 def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
     assert command.file is not None
     if images.is_image(command.file):
         raise InputError(f"{command.model} answers tables (CSV), not images such as {command.file}.")
     if command.mask is not None or command.fit:
         raise InputError("--mask and --fit go with an image; in a table, blanks say what is unknown.")
-    kind = next((kind for kind in JOINT if getattr(command, kind)), "marginals")
-    out = command.out or command.file.with_name(f"{command.file.stem}.{kind}.csv")
+    out = command.out or command.file.with_name(f"{command.file.stem}.{command.kind}.csv")
     _spare(command, out)
     told: list[str] = []
     if isinstance(model, TableModel):
         rows = named_tables.read(model, command.file)
         for note in rows.notes:
             print(f"note: {note}", file=sys.stderr)
-        write_atomically(out, lambda temporary: told.append(_answer_named(model, rows, temporary, command, engine)))
+        engine = (engine or model.engine).at(command.layers)
+        asked = command.samples, command.joint, command.next
+        write_atomically(out, lambda path: told.append(named_tables.answer(model, rows, path, *asked, engine)))
         return f"{told[0]} in {out}."
     table = table_for(model, command.file)
     write_atomically(out, lambda temporary: told.append(_answer_table(model, table, temporary, command, engine)))
@@ -157,40 +200,18 @@ def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
 
 def _answer_table(model: Model, table: Table, out: Path, command: Command, engine: Engine | None) -> str:
     """Write the answer; the beginning of a sentence about it."""
+    if command.kind == "marginals":
+        rows, blanks = infer_table(model, table, out, command.layers, engine)
+        return f"{blanks} blanks in {rows} rows; their marginals are"
     engine = (engine or model.engine).at(command.layers)
     generator = torch.Generator().manual_seed(0)
     if command.samples:
-        return _samples(command, sample_table(model, table, out, command.samples, generator=generator, engine=engine))
+        rows = sample_table(model, table, out, command.samples, generator=generator, engine=engine)
+        return f"{command.samples} samples of each of {rows} rows are"
     if command.joint:
         return f"the log-probabilities of {joint_table(model, table, out, generator, engine)} rows are"
-    if command.next is not None:
-        return _next(command, next_table(model, table, out, command.next, engine))
-    return _marginals(*infer_table(model, table, out, command.layers, engine))
-
-
-def _answer_named(model: TableModel, table: tabular.Table, out: Path, command: Command, engine: Engine | None) -> str:
-    """The same of a model that knows the columns of its table."""
-    engine = (engine or model.engine).at(command.layers)
-    generator = torch.Generator().manual_seed(0)
-    if command.samples:
-        return _samples(command, named_tables.sample_table(model, table, out, command.samples, generator, engine))
-    if command.joint:
-        return f"the log-probabilities of {named_tables.joint_table(model, table, out, ORDERS, generator, engine)} rows are"
-    if command.next is not None:
-        return _next(command, named_tables.next_table(model, table, out, command.next, engine))
-    return _marginals(*named_tables.infer_table(model, table, out, engine))
-
-
-def _samples(command: Command, rows: int) -> str:
-    return f"{command.samples} samples of each of {rows} rows are"
-
-
-def _next(command: Command, rows: int) -> str:
-    return f"what the blanks of {rows} rows would tell about {command.next} is"
-
-
-def _marginals(rows: int, blanks: int) -> str:
-    return f"{blanks} blanks in {rows} rows; their marginals are"
+    assert command.next is not None
+    return f"what the blanks of {next_table(model, table, out, command.next, engine)} rows would tell about {command.next} is"
 
 
 def ask_image(model: Model, command: Command, engine: Engine | None) -> str:
@@ -220,6 +241,33 @@ def ask_image(model: Model, command: Command, engine: Engine | None) -> str:
     return f"{', '.join(f'{name}.png' for name in pictures)} are in {out}."
 
 
+def ask_image_jointly(model: Model, command: Command, engine: Engine | None) -> str:
+    """Completions of an image, or the log-density of what is known of a face."""
+    assert command.file is not None
+    if command.kind == "next":
+        raise InputError("--next names a variable of a table or of a graph; pixels have no names.")
+    if command.kind == "joint" and model.variables.kind == "label":
+        raise InputError("--joint gives the probability of what is known, and of an image no label is known.")
+    query = images.image_query(model, command.file, command.mask, command.fit).to(model.device)
+    engine, generator = (engine or model.engine).at(command.layers), torch.Generator().manual_seed(0)
+    if command.kind == "joint":
+        if command.out is not None:
+            raise InputError("of an image, --joint prints a single number; leave --out away.")
+        known = query.observed == 1
+        if not bool(known.any()):
+            raise InputError("nothing is known of this face, so there is nothing to give the probability of.")
+        asked = Query(query.values, torch.zeros_like(known), known)
+        answer = model.log_prob(asked, ORDERS, BLOCK, generator, engine)
+        return f"the log-density of {int(known.sum())} known pixels is {_nats(float(answer.mean), float(answer.spread))}"
+    assert command.samples is not None
+    out = command.out or command.file.with_name(f"{command.file.stem}.samples.png")
+    if out.suffix.lower() != ".png":
+        raise InputError(f"{out} must end in .png: samples of an image are written side by side.")
+    _spare(command, out)
+    images.write_sheet(out, model, model.sample(query, command.samples, "random", BLOCK, generator, engine).cpu())
+    return f"{command.samples} samples are in {out}."
+
+
 def _spare(command: Command, out: Path) -> None:
     """Refuse to write over what was read, or over a folder."""
     if out.is_dir():
@@ -236,9 +284,9 @@ def main() -> int:
         raise InputError(f"{' and '.join(asked)} are answers of their own; give one of them.")
     if command.samples is not None and command.samples < 1:
         raise InputError(f"--samples must be at least 1, not {command.samples}.")
-    if asked and (command.file is None or images.is_image(command.file)):
-        raise InputError(f"{asked[0]} goes with a table (CSV); python -m qtcore.sample completes images.")
     if Path(command.model).is_dir():
+        if asked:
+            raise InputError(f"{asked[0]} goes with a single graph, not with a folder of them.")
         for line in graphs.table(Path(command.model)):
             print(line, flush=True)
         return 0
@@ -258,7 +306,7 @@ def main() -> int:
     engine = None if command.engine is None else named(command.engine)
     kind = model.variables.kind
     if kind == "label" or (kind == "real" and images.is_image(command.file)):
-        print(ask_image(model, command, engine))
+        print((ask_image if command.kind == "marginals" else ask_image_jointly)(model, command, engine))
     else:
         print(ask_table(model, command, engine))
     return 0

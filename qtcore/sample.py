@@ -28,7 +28,7 @@ from torch import Tensor
 
 from qtcore.errors import InputError
 from qtcore.inference.engine import named
-from qtcore.inference.sampling import Block, smoothed
+from qtcore.inference.sampling import smoothed
 from qtcore.io import images, named_tables
 from qtcore.io.joint_tables import write_samples
 from qtcore.io.tables import MAX_BATCH, batches, table_for
@@ -42,12 +42,11 @@ from qtcore.models.table_model import TableModel
 from qtcore.query import Query
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
+from qtcore.support.ranges import parse_block
 
 KINDS = (".csv", ".npz", ".png")
 PATCH = "3x3"
 """Patches of images, unless --block is given."""
-PER_ROW = 16
-"""Pictures in a row of a sheet."""
 
 
 @dataclass(frozen=True)
@@ -115,15 +114,6 @@ def read(model: Model, command: Command) -> tuple[Query, Sequence[str] | None]:
     return Query(values, ~values.isnan()), table.names
 
 
-def block_of(text: str | None, picture: bool) -> Block:
-    """From a number, or two such as 3x3."""
-    text = text or (PATCH if picture else "1")
-    sides = text.split("x")
-    if not all(side.isdecimal() for side in sides) or len(sides) > 2:
-        raise InputError(f"block must be a number of variables, or a patch such as 3x3, not {text!r}.")
-    return int(text) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
-
-
 def place(command: Command) -> Path:
     """The file to write."""
     out, file = command.out, command.file
@@ -152,9 +142,7 @@ def write(model: Model, out: Path, samples: Tensor, faces: Tensor | None, one: b
     """Write samples [n, rows, …], and the same without their grain; `one` if there is no other row than the first."""
     kind = out.suffix.lower()
     if kind == ".png":
-        shown = images.sample_pictures(model, (samples if faces is None else faces).transpose(0, 1).flatten(0, 1))
-        sheet = images.contact_sheet(shown.flatten(1, 2), (shown.shape[1], shown.shape[2]), min(len(samples), PER_ROW))
-        write_atomically(out, lambda path: sheet.save(path, "PNG"))
+        images.write_sheet(out, model, samples if faces is None else faces)
     elif kind == ".npz":
         named_arrays = {"samples": samples} | ({} if faces is None else {"faces": faces})
         arrays = {name: (array[:, 0] if one else array).numpy() for name, array in named_arrays.items()}
@@ -176,7 +164,7 @@ def sample_named(model: TableModel, command: Command, out: Path) -> str:
         raise InputError("samples of a table are written as .csv; --keep, --smooth, --mask and --evidence are for others.")
     table = model.table(None) if command.file is None else named_tables.read(model, command.file)
     engine = (named(command.engine) if command.engine else model.engine).at(command.layers)
-    how: dict[str, Any] = {"order": command.order, "block": block_of(command.block, False), "engine": engine}
+    how: dict[str, Any] = {"order": command.order, "block": parse_block(command.block or "1"), "engine": engine}
     generator = torch.Generator().manual_seed(command.seed)
 
     def save(path: Path) -> None:
@@ -198,7 +186,7 @@ def main() -> None:
         return
     query, names = read(model, command)
     query = query.to(model.device)
-    block = block_of(command.block, model.image_shape is not None)
+    block = parse_block(command.block or ("1" if model.image_shape is None else PATCH))
     if command.smooth and (model.variables.kind != "real" or model.image_shape is None):
         raise InputError("--smooth is for faces, whose pixels are real numbers.")
     if out.suffix.lower() == ".png":

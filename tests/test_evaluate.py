@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from qtcore import RBM, GaussianRBM, GridMRF, data
+from qtcore import RBM, GaussianRBM, GridMRF, data, exact
 from qtcore.data import Dataset
 from qtcore.evaluate import main
 from qtcore.learn.query_training import generator
 from qtcore.metrics import Score
 from qtcore.models.base import Model
-from qtcore.paper.scoring import evaluate, evaluate_grid, over_depth
+from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, over_depth
 from qtcore.query import Query, parse
 
 from .commands import Command, command  # noqa: F401
@@ -214,6 +214,12 @@ def test_a_grid_prints_its_iou(run: Command) -> None:
         (["rbm.safetensors", "--layers", "5", "--plot", "a.png"], "plot goes with a range of layers, such as --layers 1-60."),
         (["rbm.safetensors", "--queries", "all"], "queries cannot be 'all'; give uniform[:p], "),
         (["rbm.safetensors", "--queries", "everything"], "none of the queries has a target, so there is nothing to score."),
+        (["rbm.safetensors", "--block", "9"], "--order, --orders and --block go with --joint."),
+        (["rbm.safetensors", "--joint", "--draws", "2"], "--plot, --draws and --calibration do not go with --joint."),
+        (["rbm.safetensors", "--joint", "--orders", "0"], "orders must be at least 1, not 0."),
+        (["rbm.safetensors", "--joint", "--layers", "1-3"], "with --joint, layers must be a number such as 15, not '1-3'."),
+        (["rbm.safetensors", "--joint", "--block", "a"], "block must be a number of variables, or a patch such as 3x3"),
+        (["rbm.safetensors", "--joint"], "a joint probability needs a truth of 0 or 1 for every target"),
         (["rbm.safetensors", "--draws", "few"], "Error parsing --draws: "),
         (["rbm.safetensors", "--device", "abacus"], "there is no device named 'abacus'; try auto, cuda, mps or cpu."),
         ([], "Missing from python -m qtcore.evaluate: MODEL Name of a shipped model, or a file"),
@@ -294,3 +300,35 @@ def test_the_calibration_is_printed(command: Command, tmp_path: Path, monkeypatc
     assert lines[start + 2].split()[1] == f"{share:.3f}"
     refused = command(main, *words, "--layers", "1-3")
     assert refused.sentence == "calibration goes with one number of layers, not with a range."
+
+
+def test_whole_rows_are_scored_by_the_chain_rule() -> None:
+    """An RBM with one hidden unit is a tree: one at a time every order is exact, and a block of all is the sum of marginals."""
+    model = RBM(6, 1, dtype=F64)
+    model.W.data[:] = normal(0, 1, 6)
+    rows = (torch.rand(6, 6, generator=rng(0)) < 0.5).to(F64)
+    dataset = toy("binary", rows)
+    expected = -exact.log_likelihood(model, rows[:4])
+    score = evaluate_joint(model, dataset, "test", rows=4)
+    assert score.nll.mean == pytest.approx(float(expected.mean()))
+    assert score.spread.mean == pytest.approx(0, abs=1e-9)
+    together = evaluate_joint(model, dataset, "test", rows=4, orders=["forward"], block=6).nll.mean
+    with torch.no_grad():
+        nothing = model(Query(rows[:4], torch.zeros(4, 6, dtype=torch.bool)))
+    assert together == pytest.approx(float(-nothing.log_prob(rows[:4]).sum(1).mean()))
+
+
+def test_the_joint_score_is_printed(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    for kind, words in (("GaussianRBM", ("--block", "1x2", "--order", "outwards")), ("GridMRF", ("--orders", "1"))):
+        model = build(kind)
+        model.image_shape = (2, 2) if kind == "GaussianRBM" else model.image_shape
+        model.save(tmp_path / "model.safetensors")
+        monkeypatch.setattr(data, "load", lambda name, model=model: toy_for(model))
+        result = command(main, tmp_path / "model.safetensors", "--data", "toy", "--joint", "--rows", 3, "--layers", 3, *words)
+        assert result.code == 0, result.err
+        lines = result.out.splitlines()
+        assert lines[0].endswith("3 rows, nothing observed" if kind == "GaussianRBM" else "3 rows, all readings observed")
+        given = {"orders": ["outwards"] * 2, "block": (1, 2)} if kind == "GaussianRBM" else {"orders": ["random"]}
+        score = evaluate_joint(model, toy_for(model), "test", rows=3, engine=model.engine.at(3), **given)
+        assert lines[2].startswith(f"−log p {score.nll.mean:.2f} ± {score.nll.error:.2f} nats a row")
+        assert len(lines) == 3 + (kind == "GaussianRBM")

@@ -68,9 +68,17 @@ def test_exact_engines(run: Command, engine: str) -> None:
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
-def test_auto_takes_bp_where_a_graph_is_too_wide(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_clusters_where_a_graph_is_too_wide(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And belief propagation where it is too large for these as well."""
+    expected = exactly("loop.uai", {})
     monkeypatch.setattr(exact, "MAX_STATES", 1)
     monkeypatch.setattr("qtcore.inference.orders.MAX_TABLE", 2)
+    assert run("loop.uai", "--engine", "auto", "--out", "answer.MAR").out.startswith("join-graph: converged after ")
+    for one, other in zip(uai.read_marginals("answer.MAR", (2,) * 6), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)  # the whole loop fits into one cluster
+    monkeypatch.setattr(graphs, "SECONDS", 0.0)
+    assert run("loop.uai", "--engine", "auto").out.startswith("join-graph: not converged after 1 layers")
+    monkeypatch.setattr(graphs, "CLUSTERS", 3)
     assert run("loop.uai", "--engine", "auto").out.startswith("bp: converged after ")
     monkeypatch.setattr(graphs, "DAMPED", BP(until=1e-4, at_most=1))  # which does not converge
     (automatic, _), (residual, _) = (
@@ -115,11 +123,11 @@ def test_the_partition_function(run: Command) -> None:
         (("tree.uai", "--out", "tree.uai"), "tree.uai is also read; give another place for the answer with --out."),
         (
             ("tree.uai", "--engine", "exact", "--damping", "0.5"),
-            "--damping goes with the engines bp and mean-field, not with exact.",
+            "--damping goes with the engines bp, mean-field and join-graph, not with exact.",
         ),
         (
             ("tree.uai", "--engine", "exact", "--schedule", "residual"),
-            "--schedule goes with the engines bp and mean-field, not with exact.",
+            "--schedule goes with the engines bp, mean-field and join-graph, not with exact.",
         ),
         (
             ("tree.uai", "--schedule", "random"),

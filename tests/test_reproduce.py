@@ -20,6 +20,7 @@ from qtcore.paper import cells, reproduction
 from qtcore.paper.cells import Cell
 from qtcore.paper.experiments import EXPERIMENTS
 from qtcore.paper.printed import PUBLISHED
+from qtcore.paper.records import is_record
 from qtcore.query import Query
 
 from .commands import Command, command  # noqa: F401
@@ -57,7 +58,7 @@ def test_the_cells_are_those_of_the_paper() -> None:
     assert len({(cell.model, cell.dataset) for cell in qt if cell.table == "table1"}) == 18
     assert {cell.dataset for cell in qt if cell.table == "grid"} == {"border", "border-fixed", "border-authors"}
     assert len({cell.key for cell in everything}) == len(everything)
-    trained = [cell.name for cell in everything if cell.trained and cell.table not in ("depth", "joint")]
+    trained = [cell.name for cell in everything if cell.trained and cell.table not in ("depth", "joint", "questions")]
     assert len(set(trained)) == len(trained)
     joint = [cell.name for cell in everything if cell.table == "joint"]
     assert len(joint) == len(set(joint)) == 6 * len(PUBLISHED)
@@ -136,6 +137,31 @@ def test_joint_scores_of_a_tree_are_exact(monkeypatch: pytest.MonkeyPatch) -> No
     untrained = cells.score_cell(Cell("joint", "untrained", "rbm", "nips"), None, False, 0)
     assert untrained["scores"]["nll"]["mean"] > 0
     assert "checkpoint" not in untrained
+
+
+def test_questions_about_a_copy_are_answered_by_the_first_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Property a has two options, and b says which; c says nothing. A chosen question settles it, a random one does not."""
+    rows = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 1]])
+    names = ("odor good", "odor bad", "b", "c")
+    about: dict[str, Any] = {"name": "mushrooms", "kind": "binary", "source": "exact", "note": "", "variable_names": names}
+    dataset = Dataset(**about, train=rows, valid=rows, test=rows.repeat(20, 1))
+    model = RBM(4, 1, dtype=torch.float64)
+    model.W.data[:] = torch.tensor([4.0, -4.0, 4.0, 0.0])
+    monkeypatch.setattr(cells.data, "load", lambda _: dataset)
+    monkeypatch.setattr(cells, "QUESTIONS", 2)
+    record = cells.score_cell(Cell("questions", "qt", "rbm", "mushrooms"), model, False, 0)
+    scores = record["scores"]
+    assert (scores["questions"], scores["samples"]) == ([0, 1, 2], 80)
+    assert scores["chosen"] == [50, 100, 100]
+    assert 60 < scores["random"][1] < 90
+    assert scores["random"][2] == 100
+    assert is_record(json.loads(json.dumps(record)))
+    damaged = record | {"scores": {**scores, "random": [1.0]}}
+    assert not is_record(damaged)
+    (text,) = reproduction.write_tables([record], "questions", tmp_path)
+    assert "## Mushr, odor: the most probable option is the true one, in %" in text
+    assert "| QT: chosen | 50.0 | 100.0 | 100.0 |" in text
+    assert (tmp_path / "results" / "questions.png").stat().st_size > 1000
 
 
 def test_without_the_data_what_was_computed_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,11 @@ const UNKNOWN = 0, TARGET = 128, KNOWN = 255
 const NEXT = {[KNOWN]: TARGET, [TARGET]: UNKNOWN, [UNKNOWN]: KNOWN}
 const WORDS = {[KNOWN]: "known", [TARGET]: "asked", [UNKNOWN]: "unknown"}
 const CHARTS = 250 // pixels
+const JOINT = { // the joint answers that can be shown in the place of the bars: the button's label, and a sentence
+  samples: ["New samples", "Six complete records, a column each (filled: 1), and behind them the most probable one."],
+  next: ["Ask again", "Bits that the answer to each question would tell about what is asked (its best: ★)."],
+}
+const CELLS = 7, BEST = 3 // squares of a variable; questions that are named
 
 export function render({model, el}) {
   const V = model.names.length
@@ -15,16 +20,19 @@ export function render({model, el}) {
   const key = (role, text, words) => node("span", {}, node("i", {class: "role", "data-role": role, text}), words)
   const legend = node("div", {class: "keys"}, key("known", "1", "known"), key("asked", "?", "asked and scored"), key("unknown", "–", "unknown"),
     node("span", {}, node("i", {class: "tick"}), "truth"), node("span", {class: "runs"}))
-  root.append(node("div", {class: "main"}, deck.controls, node("div", {class: "about"}, legend, readout), rows), charts)
+  const {head, ask} = makeHead(model, ""), key2 = node("span", {class: "words"})
+  const joint = node("div", {class: "joint"}, head, key2)
+  root.append(node("div", {class: "main"}, deck.controls, joint, node("div", {class: "about"}, legend, readout), rows), charts)
   const panels = [...model.charts, {inspect: true}].map(panel)
   charts.append(...panels.map((each) => each.block))
 
   const lines = model.names.map((name, i) => {
     const role = node("button", {type: "button", class: "role", "data-variable": i, onclick: () => change([i], NEXT[roles[i]]), onfocus: () => choose(i)})
     const fills = [node("i", {class: "fill"}), node("i", {class: "fill second"})], tick = node("i", {class: "tick"}), number = node("span", {class: "number"})
+    const squares = Array.from({length: CELLS}, () => node("i")), cells = node("span", {class: "cells"}, ...squares)
     const track = node("span", {class: "track"}, ...fills, tick)
-    const line = node("div", {class: "line", onclick: () => choose(i)}, role, node("span", {class: "name", text: name}), track, number)
-    return {name, role, fills, tick, track, number, line}
+    const line = node("div", {class: "line", onclick: () => choose(i)}, role, node("span", {class: "name", text: name}), track, cells, number)
+    return {name, role, fills, tick, track, squares, cells, number, line}
   })
   for (const [title, start, stop] of model.groups) {
     const block = node("div", {class: stop - start > 20 ? "group long" : "group"})
@@ -63,6 +71,42 @@ export function render({model, el}) {
     each.number.textContent = known ? "" : values.map((p) => p.toFixed(2)).join(" ")
     each.number.classList.toggle("off", !known && Math.abs(values[0] - truth) > 0.5)
     each.number.dataset.p = values.map((p) => p.toFixed(3)).join(" ")
+    if (model.shown === "samples") drawSquares(each, i)
+    else if (model.shown === "next") drawBits(each, i)
+  }
+  // Joint answers in the place of a bar and its number.
+  let drawn = new Uint8Array(0), bits = new Float32Array(0), most = 0, ranked = []
+  function take2() {
+    drawn = bytesOf(model.samples)
+    bits = new Float32Array(bytesOf(model.bits).slice().buffer).map((value) => Math.max(0, value)) // NaN stays
+    ranked = [...bits.keys()].filter((i) => !Number.isNaN(bits[i])).sort((a, b) => bits[b] - bits[a])
+    most = ranked.length ? bits[ranked[0]] : 0
+  }
+  function tell(each, text) { each.role.setAttribute("aria-label", `${each.role.getAttribute("aria-label")}; ${text}`); each.line.title += `; ${text}` }
+  function drawSquares(each, i) {
+    const values = each.squares.map((_, k) => drawn.length ? drawn[k * V + i] : 2)
+    each.squares.forEach((square, k) => { square.dataset.value = values[k] })
+    const ones = values.slice(0, -1).filter((value) => value === 1).length, complete = !values.includes(2)
+    each.number.textContent = complete && roles[i] !== KNOWN ? `${ones}/${CELLS - 1}` : ""
+    each.number.classList.remove("off")
+    if (complete) tell(each, `1 in ${ones} of ${CELLS - 1} samples, most probable ${values.at(-1)}`)
+  }
+  function drawBits(each, i) {
+    const value = bits.length ? bits[i] : NaN, asked = !Number.isNaN(value)
+    each.fills.forEach((fill, r) => { fill.hidden = r > 0; fill.style.width = `${asked && most > 0 ? 100 * value / most : 0}%` })
+    each.tick.hidden = true
+    each.number.textContent = asked ? value.toFixed(value < 0.0995 ? 3 : 2) : ""
+    each.number.classList.remove("off")
+    if (asked) tell(each, `its answer would tell ${value.toFixed(3)} bits`)
+  }
+  function drawJoint() {
+    const [label, words] = JOINT[model.shown] ?? ["", ""]
+    joint.hidden = !label; ask.textContent = label; key2.textContent = words
+    root.dataset.shown = model.shown
+    root.classList.toggle("stale", model.stale && model.shown !== "marginals")
+    lines.forEach((each, i) => each.line.classList.toggle("best", model.shown === "next" && i === ranked[0] && most > 0))
+    if (model.shown === "next" && ranked.length && model.share >= 1 && !model.stale)
+      readout.textContent = `Ask next: ${ranked.slice(0, BEST).map((i) => `${lines[i].full ?? lines[i].name} (${bits[i].toFixed(3)} bits)`).join(", then ")}`
   }
   function inspect() {
     const {heading, body} = panels.at(-1), i = model.variable
@@ -88,7 +132,7 @@ export function render({model, el}) {
     legend.lastChild.replaceChildren(...(runs > 1 ? data.runs.map((run, r) => node("span", {}, node("i", {class: "run", style: `background:${SERIES[r]}`}), run.label)) : []))
     lines.forEach(drawLine)
     for (const each of panels.slice(0, -1)) curve(each, data, deck, CHARTS)
-    inspect(); count(); mark()
+    inspect(); count(); mark(); drawJoint()
     deck.show(root)
   }
 
@@ -100,6 +144,10 @@ export function render({model, el}) {
   root.addEventListener("keydown", deck.keys)
   focusWhenSkipped(model, lines[0].role)
   function take(bytes) { if (bytes.length === 4 + V) roles = bytes.slice(4) } // u32 number, roles
+  take2()
+  for (const name of ["samples", "bits"]) model.on(name, () => { take2(); draw() })
+  for (const name of ["shown", "stale"]) model.on(name, draw)
+  model.on("share", () => { if (model.share >= 1) draw() })
   take(bytesOf(model.given))
   take(bytesOf(model.packet)) // what was changed since; empty when Python gave something later
   model.on("given", () => { take(bytesOf(model.given)); draw() })

@@ -63,9 +63,17 @@ class Record(JSComponent):
     layer = param.Integer(default=-1)
     variable = param.Integer(default=-1, doc="The variable whose marginal is drawn over the layers.")
 
-    _esm = script("record", "chart", "layers")
-    _stylesheets: ClassVar[list[str]] = [style("player", "record")]
-    _priority_changes: ClassVar[list[str]] = ["packet"]
+    shown = param.String(default="marginals", doc="What stands beside each variable: marginals, samples or next.")
+    samples = param.Bytes(default=b"", doc="Completions, the most probable one last: 0, 1, or 2 where nothing is drawn yet.")
+    bits = param.Bytes(default=b"", doc="float32 for each variable: what its answer would tell; NaN where that is not asked.")
+    stale = param.Boolean(default=False, doc="Whether they belong to an earlier question.")
+    share = param.Number(default=1.0, doc="How much is done; 1 if nothing is under way.")
+    status = param.String(default="")
+    asks = param.Integer(default=0)
+
+    _esm = script("record", "chart", "layers", "joint")
+    _stylesheets: ClassVar[list[str]] = [style("player", "joint", "record")]
+    _priority_changes: ClassVar[list[str]] = ["packet", "asks"]
 
     def __init__(self, roles: Bytes, names: Sequence[str] | None = None, **params: Any) -> None:
         words, groups = grouped(names, len(roles))

@@ -16,6 +16,7 @@ from app import engine, masks
 from app.cards import card
 from app.clones import clone_colours
 from app.comparisons import Comparison
+from app.completions import Drawn, Joint, in_colour, sheet
 from app.components import Choices, Gallery, Knobs, Painter, Player
 from app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
 from app.frames import GridEncoder, Header
@@ -40,6 +41,8 @@ DEPTH = 30
 """Layers to show: the models were trained over fewer, and their answers stay."""
 LAYERS = (5, 60)
 """Other numbers of layers to compare with."""
+BLOCK = 25
+"""Labels that are drawn at a time."""
 N_SHOWN = 10
 OPENS_WITH = 5
 """The digit that a page opens with: found, but not within a few layers."""
@@ -133,6 +136,10 @@ class ContoursPage(PicturePage):
 
     name = "contours"
     presets = masks.CONTOURS
+    note = (
+        f"The labels of all pixels drawn together, {BLOCK} at a time that are far apart, in random orders: each from its "
+        "marginal given the picture and the labels before."
+    )
 
     def __init__(self, shell: Shell) -> None:
         state = shell.states["contours"]
@@ -293,10 +300,23 @@ class ContoursPage(PicturePage):
 
     # ------------------------------------------------------------------ what to run
 
-    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+    @property
+    def query(self) -> qtcore.Query:
         values = torch.from_numpy((self.painter.image > 127).astype(np.float32))[None]
-        weights = torch.from_numpy(self.painter.weights.astype(np.float32))[None] / 255
-        query = qtcore.Query(values, weights)
+        return qtcore.Query(values, torch.from_numpy(self.painter.weights.astype(np.float32))[None] / 255)
+
+    def lacking(self) -> str:
+        return ""  # no label is ever seen
+
+    def joint_question(self) -> Joint:
+        return Joint(trained(self.source)[1], self.query, BLOCK)
+
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        marginals: Any = drawn.marginals
+        return [sheet(*map(in_colour, (marginals.probs, drawn.samples, drawn.best)))]
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        query = self.query
         name, model = trained(self.source)
         if name and name != self.comparison.name:
             self.comparison.use(name, DEPTH)
@@ -315,8 +335,8 @@ class ContoursPage(PicturePage):
         return header, self.comparison.runs(model, run)
 
     def view(self) -> Viewable:
-        left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.comparison.row]
-        return arrange([*left, self.notice], self.painter, self.player, explanation())
+        left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.show_row]
+        return arrange([*left, self.comparison.row, self.notice], self, explanation())
 
 
 def explanation() -> list[Viewable]:

@@ -17,6 +17,7 @@ import qtcore
 from app import engine, masks
 from app.cards import card
 from app.comparisons import Comparison
+from app.completions import Drawn, Joint, in_grey, sheet
 from app.components import Choices, Gallery, Painter, Player
 from app.components.player import GAUSSIAN_VIEWS, NCE_HIDDEN, RESIDUAL
 from app.frames import GaussianEncoder, Header
@@ -52,6 +53,8 @@ UNLIKE = (
     "The model does not know such pictures: asked for seen pixels, hidden from it in turn, it was off by {:.1f} times its own "
     "± (for the faces above by 1.2 at most), so do not trust its ±."
 )
+BLOCK = 9
+"""Pixels that are drawn at a time: far apart, they lose less coherence than a patch of as many does (see docs/joint.md)."""
 EMPTY = "Hide at least one pixel completely to score the answer."
 NOT_SCORED = "Without its grain a sample is easier than the model expects: not scored."
 
@@ -137,6 +140,11 @@ class FacesPage(PicturePage):
 
     name = "faces"
     presets = masks.FACES
+    looks = ("smoothed", "with grain")
+    note = (
+        f"All hidden pixels drawn together, {BLOCK} at a time that are far apart, in random orders. A draw has the model's own "
+        "grain, σ = 1; smoothed, each patch of it is at its mean given all others."
+    )
 
     def __init__(self, shell: Shell) -> None:
         state = shell.states["faces"]
@@ -264,9 +272,22 @@ class FacesPage(PicturePage):
 
         return header, self.comparison.runs(self.model, run)
 
+    def joint_question(self) -> Joint:
+        weights = self.weights[None]
+        return Joint(self.model, qtcore.Query(self.values[None], weights, weights < 1), BLOCK, smooth=True)
+
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        def grey(values: Tensor) -> Bytes:
+            levels = grey_levels(values.cpu(), self.model.statistics) if self.model.statistics else values.cpu() * 42 + 128
+            return in_grey(levels.reshape(-1, *SHAPE))
+
+        same = [grey(values) for values in (drawn.marginals.mean, drawn.best)]
+        looks = [drawn.samples] if drawn.smooth is None else [drawn.smooth, drawn.samples]
+        return [sheet(same[0], grey(samples), same[1]) for samples in looks]
+
     def view(self) -> Viewable:
         left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row]
-        return arrange([*left, self.comparison.row, self.notice], self.painter, self.player, explanation())
+        return arrange([*left, self.show_row, self.comparison.row, self.notice], self, explanation())
 
 
 def explanation() -> list[Viewable]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from panel.viewable import Viewable
 
 from app import engine
-from app.components import Choices, Painter, Player, Upload
+from app.completions import TITLES, Asked, Drawn, Joint, draw
+from app.components import Choices, Completions, Painter, Player, Upload
 from app.frames import Header
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes, pixel_of, pixel_text
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 Bytes = NDArray[np.uint8]
 LEFT = 216
+HIDE = "Hide something first: there is nothing to draw."
+SHOWN = ("layer by layer", "six samples")
 NOTICE = {"color": "#d55e00", "font-size": "13px"}
 
 
@@ -28,6 +31,10 @@ class PicturePage:
 
     name = ""
     presets: ClassVar[dict[str, Callable[[tuple[int, int], int], Bytes]]] = {}
+    looks: ClassVar[tuple[str, ...]] = ()
+    """The ways in which samples can be shown, if there are several."""
+    note: ClassVar[str] = ""
+    """What is said below the samples."""
 
     def __init__(self, shell: Shell, painter: Painter, player: Player) -> None:
         self.shell, self.painter, self.player = shell, painter, player
@@ -38,11 +45,23 @@ class PicturePage:
         self.notice = pn.pane.HTML("", visible=False, width=LEFT, margin=(8, 0), styles=NOTICE)
         self.upload = Upload(width=LEFT, margin=(8, 0, 0, 0))
         self.preset_row = Choices(labels=list(self.presets), heading="Hide", width=LEFT, margin=(14, 0, 0, 0))
+        self.completions = Completions(
+            (painter.height_px, painter.width_px),
+            (player.views[0]["title"], *TITLES),
+            self.looks,
+            note=self.note,
+            visible=False,
+            margin=0,
+        )
+        self.joint = Asked(self.completions, lambda seed: draw(self.joint_question(), seed), self._show_drawn, self.lacking)
+        self.show_row = Choices(labels=list(SHOWN), heading="Show", selected=0, width=LEFT, margin=(14, 0, 0, 0))
         self.painter.strokes(self.on_stroke)
+        self.show_row.param.watch(self._on_show, "clicks")
         self.preset_row.param.watch(self._on_preset, "clicks")
         self.upload.param.watch(self._on_upload, "file")
         self.player.param.watch(self._on_look, ["layer", "pixel"])
         shell.when_left(self.name, self.latest.cancel)
+        shell.when_left(self.name, self.joint.cancel)
 
     # ------------------------------------------------------------------ for subclasses
 
@@ -53,6 +72,18 @@ class PicturePage:
     def take_upload(self, data: bytes) -> None:
         """Show an uploaded file, or raise UploadError."""
         raise NotImplementedError
+
+    def joint_question(self) -> Joint:
+        """What to draw for the painter's current picture and mask."""
+        raise NotImplementedError
+
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        """Marginals, samples and the most probable completion (see `app.completions.sheet`), in each of the looks there are."""
+        raise NotImplementedError
+
+    def lacking(self) -> str:
+        """What keeps samples from being drawn, if anything."""
+        return HIDE if (self.painter.weights == 255).all() else ""
 
     def on_stroke(self) -> None:
         self.preset_row.selected = -1
@@ -72,6 +103,7 @@ class PicturePage:
     def refresh(self) -> None:
         """Run the current canvas; cancel the previous run."""
         self.seq += 1
+        self.joint.stop()
         self.latest.submit(self._run)
         self.remember()
 
@@ -94,6 +126,18 @@ class PicturePage:
             pixel=pixel_text(self.player.pixel),
             **self.address(),
         )
+
+    def _show_drawn(self, drawn: Drawn) -> None:
+        self.completions.pictures = b"".join(self.pictures(drawn))
+
+    def _on_show(self, event: Any) -> None:
+        """Show layers or samples; the first time, samples are drawn."""
+        number = self.show_row.clicked()
+        if number is not None:
+            self.show_row.selected = number
+            self.player.visible, self.completions.visible = number == 0, number == 1
+            if number == 1 and (not self.joint.count or self.completions.stale):
+                self.completions.asks += 1
 
     def _on_preset(self, event: Any) -> None:
         number = self.preset_row.clicked()
@@ -130,13 +174,13 @@ def restored_look(state: Any, shape: tuple[int, int], default: list[int]) -> dic
     return {"layer": state.integer("layer", 0, 1000, -1), "pixel": pixel_of(state.pixel, shape) or default}
 
 
-def arrange(left: Sequence[Viewable], painter: Painter, player: Player, below: Sequence[Viewable]) -> Viewable:
+def arrange(left: Sequence[Viewable], page: PicturePage, below: Sequence[Viewable]) -> Viewable:
     """Choices on the left, then the pictures in a row, explanations below."""
     return pn.Column(
         pn.Row(
             pn.Column(*left, width=LEFT, margin=0),
-            pn.Column(painter, margin=(0, 0, 0, 20)),
-            pn.Column(player, margin=(0, 0, 0, 12)),
+            pn.Column(page.painter, margin=(0, 0, 0, 20)),
+            pn.Column(page.player, page.completions, margin=(0, 0, 0, 12)),
             margin=(12, 0, 0, 0),
         ),
         pn.Row(*below, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),

@@ -12,6 +12,7 @@ import qtcore
 from app import engine, masks
 from app.cards import card
 from app.comparisons import Comparison
+from app.completions import Drawn, Joint, in_grey, sheet
 from app.components import Gallery, Painter, Player
 from app.components.player import BERNOULLI_VIEWS, NCE_HIDDEN, RESIDUAL
 from app.frames import BernoulliEncoder, Header
@@ -62,6 +63,7 @@ class PixelsPage(PicturePage, OfModel):
 
     name = "digits"
     presets = masks.PIXELS
+    note = "All hidden pixels drawn together, one after the other in random orders: each from its marginal given those before."
 
     def __init__(self, shell: Shell, samples: Samples, model: str) -> None:
         state = shell.states["digits"]
@@ -114,9 +116,18 @@ class PixelsPage(PicturePage, OfModel):
 
         return header, self.comparison.runs(self.model, run)
 
+    def joint_question(self) -> Joint:
+        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+        return Joint(self.model, qtcore.Query(self.samples.values[self.number][None], weights, weights < 1))
+
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        shape = self.painter.shape
+        parts = [in_grey(255 * values.reshape(-1, *shape)) for values in (drawn.marginals.mean, drawn.samples, drawn.best)]
+        return [sheet(*parts)]
+
     def view(self, above: Sequence[Viewable]) -> Viewable:
-        left = [*above, self.gallery, self.preset_row, self.comparison.row, self.notice]
-        return arrange(left, self.painter, self.player, explanation(self.samples.dataset == "digits"))
+        left = [*above, self.gallery, self.preset_row, self.show_row, self.comparison.row, self.notice]
+        return arrange(left, self, explanation(self.samples.dataset == "digits"))
 
 
 def explanation(soft: bool) -> list[Viewable]:

@@ -1,6 +1,8 @@
 """One binary record: what is known, what is asked, and the model's answer for each variable."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,19 +15,25 @@ import qtcore
 from app import engine
 from app.cards import card
 from app.comparisons import Comparison
+from app.completions import Asked, Drawn, Joint, draw
 from app.components import Choices, Record
 from app.components.record import KNOWN, TARGET, UNKNOWN
 from app.frames import BernoulliEncoder, Header
 from app.pages.picture import LEFT, NOTICE
 from app.pages.pixels import LAYERS, OfModel, both_models
-from app.samples import Samples
+from app.samples import MAX_STEPS, Samples
 from app.shell import Shell
 from app.state import decode_bytes, encode_bytes, pixel_of
+from qtcore.inference.questions import Asking
 from qtcore.models.base import Model
 
 Bytes = NDArray[np.uint8]
 
-PRESETS = ("one question", "30 %", "50 %", "80 %", "everything", "nothing")
+PRESETS = ("one question", "one, nothing known", "30 %", "50 %", "80 %", "everything", "nothing")
+SHOWN = {"marginals": "marginals", "samples": "six samples", "next": "ask next"}
+"""What is drawn beside each variable, and the label of its button."""
+ASK = "Ask for at least one variable."
+KNOW = "Every variable is known: make at least one unknown or asked."
 EMPTY = "Ask for at least one variable to score the answer."
 UNNAMED = "The meaning of this set's variables was never published."
 GROUPED = (
@@ -36,9 +44,9 @@ GROUPED = (
 
 def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int) -> Bytes:
     """Roles of `count` variables: the targets are a whole group, or a share of all."""
-    roles = np.full(count, KNOWN, np.uint8)
+    roles = np.full(count, UNKNOWN if name.endswith("nothing known") else KNOWN, np.uint8)
     rng = np.random.default_rng(seed)
-    if name == "one question":
+    if name.startswith("one"):
         _, start, stop = groups[int(rng.integers(len(groups)))]
         if len(groups) == 1:  # no names, no groups
             start = int(rng.integers(count))
@@ -83,11 +91,16 @@ class RecordPage(OfModel):
         )
         self.preset_row = Choices(labels=list(PRESETS), heading="Ask", width=LEFT, margin=(14, 0, 0, 0))
         self.preset_row.selected = -1 if usable else PRESETS.index("50 %")
+        self.show_row = Choices(labels=list(SHOWN.values()), heading="Show", selected=0, width=LEFT, margin=(14, 0, 0, 0))
+        self.joint = Asked(self.record, self._answer, self._show_answer, self.lacking)
+        self.answered: set[str] = set()  # which joint answers are those to the current question
+        self.show_row.param.watch(self._on_show, "clicks")
         self.record.changes(self._on_change)
         self.rows.param.watch(self._on_row, "clicks")
         self.preset_row.param.watch(self._on_preset, "clicks")
         self.record.param.watch(self._on_look, ["layer", "variable"])
         shell.when_left("digits", self.latest.cancel)
+        shell.when_left("digits", self.joint.cancel)
         self.load(model)
         self.comparison = Comparison(model, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
         header, runs = self.question()
@@ -110,6 +123,8 @@ class RecordPage(OfModel):
 
     def refresh(self) -> None:
         """Run the current query; cancel the previous run."""
+        self.joint.stop()
+        self.answered.clear()
         self.latest.submit(self._run)
         self.remember()
 
@@ -117,6 +132,40 @@ class RecordPage(OfModel):
         header, runs = self.question()
         async for blob in engine.stream(header, runs):
             self.record.frames = blob
+
+    def lacking(self) -> str:
+        """What keeps a joint question from being asked, if anything."""
+        roles = self.record.roles
+        if self.record.shown == "next":
+            return "" if (roles == TARGET).any() else ASK
+        return KNOW if (roles == KNOWN).all() else ""
+
+    def _answer(self, seed: int) -> Iterator[Any]:
+        """Samples of all that is not known, or what each unknown variable (else each asked one) would tell about the asked
+        ones."""
+        values, roles = self.samples.values[self.number], torch.tensor(self.record.roles)
+        query = qtcore.Query(values[None], (roles == KNOWN)[None])
+        if self.record.shown == "next":
+            return tell_bits(Asking(self.model, query.to(self.model.device), about=roles == TARGET))
+        return draw(Joint(self.model, query, math.ceil(len(roles) / MAX_STEPS)), seed)
+
+    def _show_answer(self, answer: Any) -> None:
+        if isinstance(answer, Drawn):
+            drawn = torch.cat([answer.samples, answer.best]).nan_to_num(2)
+            self.record.samples = drawn.cpu().to(torch.uint8).numpy().tobytes()
+        else:
+            self.record.bits = answer.bits.astype("<f4").tobytes()
+        if answer.share >= 1:
+            self.answered.add("samples" if isinstance(answer, Drawn) else "next")
+
+    def _on_show(self, event: Any) -> None:
+        number = self.show_row.clicked()
+        if number is None:
+            return
+        self.show_row.selected = number
+        self.record.shown = list(SHOWN)[number]
+        if number and self.record.shown not in self.answered:
+            self.record.asks += 1
 
     def tell(self, sentence: str) -> None:
         self.notice.object = sentence
@@ -162,13 +211,26 @@ class RecordPage(OfModel):
         self.remember()
 
     def view(self, above: Sequence[Viewable]) -> Viewable:
-        left = [*above, self.rows, self.preset_row, self.comparison.row, self.notice]
+        left = [*above, self.rows, self.preset_row, self.show_row, self.comparison.row, self.notice]
         return pn.Column(
             pn.Row(pn.Column(*left, width=LEFT, margin=0), self.record, margin=(12, 0, 0, 0), sizing_mode="stretch_width"),
             pn.Row(*explanation(self.samples.names is None), margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
             margin=(0, 16),
             sizing_mode="stretch_width",
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """How far a search for the next question has come, and the bits so far [V]; NaN where there are none."""
+
+    share: float
+    bits: NDArray[np.float64]
+
+
+def tell_bits(asking: Asking) -> Iterator[Told]:
+    for done, bits in enumerate(asking, 1):
+        yield Told(done / len(asking), bits[0].cpu().numpy())
 
 
 def explanation(unnamed: bool) -> list[Viewable]:

@@ -24,12 +24,14 @@ from qtcore.paper.tables import (
     MISSING,
     NOT_COMPARABLE,
     NOT_SAMPLED,
+    QUESTIONS,
     TABLES,
     Compared,
     Row,
     Table,
     budgets,
     depth_curves,
+    question_curves,
 )
 
 log = logging.getLogger(__name__)
@@ -148,14 +150,15 @@ def dots(table: Table) -> str:
     return f'<svg class="dots" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
 
 
-def curves(lines: list[tuple[Record, list[int], list[float]]]) -> str:
-    """The score over the depth: one line per model, over a logarithmic axis of layers."""
+def curves(lines: list[tuple[str, list[int], list[float]]], marked: tuple[int, ...], log: bool = True) -> str:
+    """Scores over layers or questions, one line for each name; `marked` are the numbers on the axis."""
     scores = [score for _, _, every in lines for score in every]
     ticks, deepest = axis(min(scores), max(scores)), max(layer for _, layers, _ in lines for layer in layers)
     left, bottom = 40, TOP + 170
 
     def at(layer: float, score: float) -> tuple[float, float]:
-        x = left + math.log(layer) / math.log(max(deepest, 2)) * (WIDTH - left - RIGHT)
+        share = math.log(layer) / math.log(max(deepest, 2)) if log else layer / max(deepest, 1)
+        x = left + share * (WIDTH - left - RIGHT)
         return x, bottom - (score - ticks[0]) / (ticks[-1] - ticks[0]) * (bottom - TOP)
 
     parts = []
@@ -165,12 +168,12 @@ def curves(lines: list[tuple[Record, list[int], list[float]]]) -> str:
         parts.append(f'<text x="{left - 5}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
     parts += [
         f'<text x="{at(layer, ticks[0])[0]:.1f}" y="{bottom + 15}" text-anchor="middle">{layer}</text>'
-        for layer in (1, 2, 5, 10, 20, 60)
+        for layer in marked
         if layer <= deepest
     ]
     x, line = 0.0, bottom + 34
-    for (record, layers, every), colour in zip(lines, itertools.cycle(COLOURS), strict=False):
-        name = escape(record["dataset"])
+    for (label, layers, every), colour in zip(lines, itertools.cycle(COLOURS), strict=False):
+        name = escape(label)
         points = " ".join("{:.1f},{:.1f}".format(*at(layer, score)) for layer, score in zip(layers, every, strict=True))
         drawn = f'fill="none" stroke="{colour}" stroke-width="1.6"'
         parts.append(f'<polyline points="{points}" {drawn}><title>{name}: {every[-1]:g} after {layers[-1]}</title></polyline>')
@@ -275,7 +278,7 @@ def html(records: list[Record]) -> str:
         "the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
-    depths, joint = groups.pop("depth"), groups.pop("joint")
+    depths, joint, questions = (groups.pop(name) for name in ("depth", "joint", "questions"))
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for table in tables:
@@ -286,12 +289,19 @@ def html(records: list[Record]) -> str:
         parts.append(f"<h2>{escape(TABLES['depth'][0])}</h2><p>{escape(DEPTHS)} ")
         parts.append("<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again.</p>")
     for table, lines in zip(depths, depth_curves(records).values(), strict=True):
-        parts.append(f"<div class='pair'>{table_html(table)}{curves(lines)}</div>")
+        named = [(record["dataset"], layers, scores) for record, layers, scores in lines]
+        parts.append(f"<div class='pair'>{table_html(table)}{curves(named, (1, 2, 5, 10, 20, 60))}</div>")
     if joint:
         parts.append(f"<h2>{escape(TABLES['joint'][0])}</h2><p>{escape(JOINT)} ")
         parts.append("<code>python -m qtcore.reproduce joint --evaluate-only</code> computes them again.</p>")
         parts += [table_html(table) for table in joint]
         parts.append(made(joint[0].rows))
+    if questions:
+        parts.append(f"<h2>{escape(TABLES['questions'][0])}</h2><p>{escape(QUESTIONS)} ")
+        parts.append("<code>python -m qtcore.reproduce questions --evaluate-only</code> asks them again.</p>")
+    for table, asked in zip(questions, question_curves(records).values(), strict=True):
+        plot = curves([(title, numbers, scores) for _, title, numbers, scores in asked], tuple(asked[0][2]), log=False)
+        parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>")
     return f"<div class='results'>{''.join(parts)}</div>"
 
 

@@ -5,7 +5,8 @@ from qtcore.inference.bp import BP
 from qtcore.inference.engine import Engine, Layer
 from qtcore.inference.exact import Exact
 from qtcore.inference.gibbs import Gibbs
+from qtcore.inference.join_graph import JoinGraph
 from qtcore.inference.layered import Layered
 from qtcore.inference.mean_field import MeanField
 
-__all__ = ["BP", "Engine", "Exact", "Gibbs", "Layer", "Layered", "MeanField", "exact"]
+__all__ = ["BP", "Engine", "Exact", "Gibbs", "JoinGraph", "Layer", "Layered", "MeanField", "exact"]

@@ -27,17 +27,14 @@ from qtcore.potentials import FactorPotentials
 from qtcore.support.tensors import log_sum
 
 
-class Elimination:
+class Narrowed:
     """A factor graph with evidence for a batch of queries, which all rule out the same states of each variable.
 
     The states that are left are numbered anew; variables with one state left are out of the tables.
     """
 
-    def __init__(
-        self, potentials: FactorPotentials, alone: Tensor, possible: npt.NDArray[np.bool_], twice: bool = False
-    ) -> None:
-        """`alone` are the terms of single variables, evidence included [total, B]; `possible` says which states are left;
-        `twice` that derivatives of the marginals will be asked for."""
+    def __init__(self, potentials: FactorPotentials, alone: Tensor, possible: npt.NDArray[np.bool_]) -> None:
+        """`alone` are the terms of single variables, evidence included [total, B]; `possible` says which states are left."""
         wiring = potentials.wiring
         sizes = np.array(wiring.n_states)
         self.offset = sizes.cumsum() - sizes
@@ -46,30 +43,57 @@ class Elimination:
             if not len(states):
                 raise InputError(potentials.contradiction(variable, None))
         self.sizes = [len(states) for states in self.states]
-        self.alone, self.batch, self.twice = alone, alone.shape[1], twice
+        self.alone, self.batch = alone, alone.shape[1]
         self.tables: list[tuple[Scope, Tensor]] = []
-        rules = [(group.rule, scope) for group in wiring.groups if group.rule for scope in group.scope.tolist()]
+        """Log-potentials, each with its scope, and an axis for the batch at its end."""
+        self.rules = [(group.rule, scope) for group in wiring.groups if group.rule for scope in group.scope.tolist()]
         for group, tables in zip(wiring.groups, potentials.tables, strict=True):
             if group.rule:
                 continue
             stack = tables.to("cpu", torch.float64)
             for scope, which in zip(group.scope.tolist(), group.table.tolist(), strict=True):
                 self.tables.append(self._reduced(scope, stack[which]))
-        self.free = [i for i, size in enumerate(self.sizes) if size > 1]
-        scopes = [tuple(i for i in scope if self.sizes[i] > 1) for _, scope in rules]
-        self.order = best_order(self.sizes, [scope for scope, _ in self.tables] + scopes)
-        for (rule, scope), kept in zip(rules, scopes, strict=True):  # written out when it is known that none is too large
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """Of all factors, the logic factors last."""
+        return [scope for scope, _ in self.tables] + [self._kept(scope) for _, scope in self.rules]
+
+    def write_rules(self) -> None:
+        """Make tables of the logic factors: when it is known that none is too large."""
+        for rule, scope in self.rules:
             which = logic.allowed(rule, [self.states[i].tolist() for i in scope])
             table = torch.zeros(which.shape, dtype=torch.float64).masked_fill(~which, -math.inf)
-            self.tables.append((kept, table[..., None]))
+            self.tables.append((self._kept(scope), table[..., None]))
+        self.rules = []
+
+    def own(self, variable: int) -> Tensor:
+        """The terms of a variable alone [states left, B]."""
+        return self.alone[torch.from_numpy(self.offset[variable] + self.states[variable])]
+
+    def _kept(self, scope: Sequence[int]) -> Scope:
+        return tuple(variable for variable in scope if self.sizes[variable] > 1)
 
     def _reduced(self, scope: Sequence[int], table: Tensor) -> tuple[Scope, Tensor]:
         """A table on the states that are left, with an axis for the batch at its end."""
         for axis, variable in enumerate(scope):
             if self.sizes[variable] < table.shape[axis]:
                 table = table.index_select(axis, torch.from_numpy(self.states[variable]))
-        kept = tuple(variable for variable in scope if self.sizes[variable] > 1)
+        kept = self._kept(scope)
         return kept, table.reshape(*(self.sizes[variable] for variable in kept), 1)
+
+
+class Elimination(Narrowed):
+    """A narrowed factor graph, and an order in which its variables are eliminated."""
+
+    def __init__(
+        self, potentials: FactorPotentials, alone: Tensor, possible: npt.NDArray[np.bool_], twice: bool = False
+    ) -> None:
+        """`twice` says that derivatives of the marginals will be asked for."""
+        super().__init__(potentials, alone, possible)
+        self.twice = twice
+        self.order = best_order(self.sizes, self.scopes)
+        self.write_rules()
 
     def _buckets(self, maximise: bool, keep: bool) -> tuple[Tensor, list[tuple[int, Scope, Tensor]]]:
         """log Z (or the largest log-weight) [B]; and, if they are to be kept, for each variable, in order, its neighbours then
@@ -89,9 +113,9 @@ class Elimination:
 
         for scope, table in self.tables:
             constant = hand_on(scope, table)
-        for variable, states in enumerate(self.states):
-            own = self.alone[torch.from_numpy(self.offset[variable] + states)]
-            constant = hand_on((variable,), own) if len(states) > 1 else constant + own[0]
+        for variable, size in enumerate(self.sizes):
+            own = self.own(variable)
+            constant = hand_on((variable,), own) if size > 1 else constant + own[0]
         buckets = []
         for variable in self.order.variables:
             if self.sizes[variable] == 1:
@@ -149,7 +173,7 @@ class Elimination:
         return torch.stack([torch.from_numpy(states)[chosen[..., i]] for i, states in enumerate(self.states)], -1)
 
 
-def _aligned(axes: dict[int, int], sizes: Sequence[int], scope: Scope, table: Tensor) -> Tensor:
+def along(axes: dict[int, int], sizes: Sequence[int], scope: Scope, table: Tensor) -> Tensor:
     """A table on common axes, the batch last, to be broadcast over those that it does not have."""
     order = sorted(range(len(scope)), key=lambda axis: axes[scope[axis]])
     shape = [1] * len(axes)
@@ -160,7 +184,7 @@ def _aligned(axes: dict[int, int], sizes: Sequence[int], scope: Scope, table: Te
 
 def _sum(axes: dict[int, int], sizes: Sequence[int], scopes: Sequence[Scope], tables: Sequence[Tensor]) -> Tensor:
     """Tables added up on common axes, small ones first."""
-    aligned = sorted((_aligned(axes, sizes, *each) for each in zip(scopes, tables, strict=True)), key=Tensor.numel)
+    aligned = sorted((along(axes, sizes, *each) for each in zip(scopes, tables, strict=True)), key=Tensor.numel)
     total = aligned[0]
     for other in aligned[1:]:
         total = total + other
@@ -192,7 +216,7 @@ class _Summed(torch.autograd.Function):
             if not ctx.needs_input_grad[3 + number]:
                 gradients.append(None)
                 continue
-            summed = share.sum_to_size(_aligned(axes, sizes, scope, table).shape)
+            summed = share.sum_to_size(along(axes, sizes, scope, table).shape)
             kept = sorted(scope, key=axes.__getitem__)
             own = summed.reshape(*(sizes[i] for i in kept), table.shape[-1])
             gradients.append(own.permute(*(kept.index(i) for i in scope), len(scope)))

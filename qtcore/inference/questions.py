@@ -6,7 +6,7 @@ qtcore.next_question(model, query, about=[12])     # the expected information of
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from qtcore.errors import InputError
 from qtcore.inference.engine import Engine
-from qtcore.inference.sampling import Block, Evidence, Order, ask, follow, steps_of, targets
+from qtcore.inference.sampling import Block, Completion, Evidence, Order, _device, ask, steps_of, targets
 from qtcore.metrics import BITS, Score
 from qtcore.query import Query
 from qtcore.support.progress import progress
@@ -95,8 +95,9 @@ def _log_prob(model: "Model", query: Query, steps: Tensor, engine: Engine | None
     def known(marginals: Distribution, where: Tensor) -> Tensor:
         return truth[where].to(marginals.mean.dtype)
 
-    total = follow(Evidence(model, query[rows]), steps.flatten(0, 1), known, engine, "joint probability")
-    return LogProb(total.reshape(len(steps), -1))
+    completion = Completion(model, query[rows], steps.flatten(0, 1), known, engine)
+    completion.finish("joint probability")
+    return LogProb(completion.log_prob.reshape(len(steps), -1))
 
 
 def consistency(
@@ -155,7 +156,8 @@ def next_question(
     """The expected information in bits about some variables from learning the value of another one, for each candidate.
 
     Learning c tells I(a; c | evidence) = H(Σ_c p(c) p(a | c)) − Σ_c p(c) H(p(a | c)) about a variable a, never
-    less than 0; this is added up over all variables in `about` but c itself. (Real variables are taken for Gaussian.)
+    less than 0; this is added up over all variables in `about` but c itself. (Real variables are taken for Gaussian.) The sum
+    counts twice what two variables of interest have in common: it is what c tells about each of them, not about all jointly.
 
     Args:
         candidates: numbers of the variables that could be asked about, or a mask [variables …]; by default all that are
@@ -170,23 +172,108 @@ def next_question(
         >>> answer.best  # the neighbour
         tensor([1])
     """
+    asking = Asking(model, query, candidates, about, engine)
+    for _ in progress(asking, "questions", len(asking)):
+        pass
+    return NextQuestion(asking.bits)
+
+
+class Asking:
+    """As `next_question`, a candidate at a time: iterate over it; `bits` [batch, …] are NaN where nothing is known yet."""
+
+    def __init__(
+        self,
+        model: "Model",
+        query: Query,
+        candidates: "Sequence[int] | Tensor | None" = None,
+        about: "Sequence[int] | Tensor | None" = None,
+        engine: Engine | None = None,
+    ) -> None:
+        model.check(query)
+        self.model, self.query, self.engine = model, query, engine
+        unknown = query.observed != 1 if model.variables.kind != "label" else torch.ones_like(query.observed, dtype=torch.bool)
+        self.wanted = (model.target(query) if about is None else _mask("about", about, query)) & unknown
+        if not bool(self.wanted.any()):
+            raise InputError("there is no unobserved variable to learn about; name at least one with about.")
+        others = unknown & ~self.wanted
+        asked = others if bool(others.any()) else unknown
+        if candidates is not None:
+            asked = _mask("candidates", candidates, query) & unknown
+        if not bool(asked.any()):
+            raise InputError("there is no unobserved variable to ask about; name at least one with candidates.")
+        self.asked = asked.flatten(1)
+        self.bits = torch.full(asked.shape, math.nan, dtype=torch.float64, device=query.device)
+
+    def __len__(self) -> int:
+        return int(self.asked.any(0).sum())
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """After each candidate the bits so far [batch, …], in the same tensor."""
+        for column in self.asked.any(0).nonzero()[:, 0].tolist():
+            where = torch.zeros_like(self.asked)
+            where[:, column] = self.asked[:, column]
+            place = where.reshape(self.bits.shape)
+            self.bits[place] = _information(self.model, self.query, place, self.wanted, self.engine)
+            yield self.bits
+
+
+@dataclass(frozen=True, eq=False)
+class Acquisition:
+    """Questions that were asked one after the other, each about the variable whose answer was worth most at that time."""
+
+    asked: Tensor
+    """The variable of each question [n, batch]; −1 where there was nothing left to ask."""
+    queries: tuple[Query, ...]
+    """What is known after 0, 1, …, n answers; the targets are the variables of interest."""
+
+
+def acquire(
+    model: "Model",
+    query: Query,
+    n: int,
+    about: "Sequence[int] | Tensor",
+    candidates: "Sequence[int] | Tensor | None" = None,
+    at_random: bool = False,
+    generator: "torch.Generator | None" = None,
+    engine: Engine | None = None,
+) -> Acquisition:
+    """Ask n questions of each row, greedily: the next one is that of `next_question`, or a random one to compare with. The
+    answers are the truth of the query.
+
+    Example:
+        >>> import torch, qtcore
+        >>> chain = qtcore.PairwiseMRF((2, 2, 2), [(0, 1), (1, 2)])
+        >>> rows, nothing = torch.tensor([[0, 1, 1]]), torch.zeros(1, 3, dtype=torch.bool)
+        >>> from qtcore.inference.questions import acquire
+        >>> answer = acquire(chain, qtcore.Query(rows, nothing), 2, about=[2])
+        >>> answer.asked.tolist(), answer.queries[-1].observed.tolist()
+        ([[1], [0]], [[True, True, False]])
+    """
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise InputError(f"n must be a whole number of questions ≥ 1, not {n!r}.")
     model.check(query)
-    unknown = query.observed != 1 if model.variables.kind != "label" else torch.ones_like(query.observed, dtype=torch.bool)
-    wanted = (model.target(query) if about is None else _mask("about", about, query)) & unknown
-    if not bool(wanted.any()):
-        raise InputError("there is no unobserved variable to learn about; name some with about=…")
-    others = unknown & ~wanted
-    asked = others if bool(others.any()) else unknown
-    if candidates is not None:
-        asked = _mask("candidates", candidates, query) & unknown
-    if not bool(asked.any()):
-        raise InputError("there is no unobserved variable to ask about; name some with candidates=…")
-    flat, bits = asked.flatten(1), torch.full(asked.shape, math.nan, dtype=torch.float64, device=query.device)
-    for column in progress(flat.any(0).nonzero()[:, 0].tolist(), "questions"):
-        where = torch.zeros_like(flat)
-        where[:, column] = flat[:, column]
-        bits[where.reshape(asked.shape)] = _information(model, query, where.reshape(asked.shape), wanted, engine)
-    return NextQuestion(bits)
+    if model.variables.kind == "label":
+        raise InputError("labels are no evidence, so that questions about them cannot be answered one after the other.")
+    wanted = _mask("about", about, query)
+    allowed = ~wanted if candidates is None else _mask("candidates", candidates, query) & ~wanted
+    everywhere = torch.arange(len(query), device=query.device)
+    variables = torch.arange(wanted[0].numel(), device=query.device)
+    known, asked = [Query(query.values, query.observed, wanted & (query.observed != 1), query.truth)], []
+    for _ in progress(range(n), "questions asked"):
+        last = known[-1]
+        free = (allowed & (last.observed != 1)).flatten(1)
+        if at_random:
+            worth = torch.rand(free.shape, generator=generator, device=_device(generator)).to(query.device)
+        elif bool(free.any()):  # else there is nothing left to ask, and the worth does not matter
+            worth = next_question(model, last, free.reshape(query.shape), wanted, engine).bits.flatten(1)
+        chosen = torch.where(free, worth, -math.inf).argmax(1).masked_fill(~free.any(1), -1)
+        where = (variables == chosen[:, None]).reshape(query.shape)
+        evidence = Evidence(model, last)
+        evidence.add(where, query.truth[where])
+        answered = evidence.query(everywhere)
+        known.append(Query(answered.values, answered.observed, wanted & (answered.observed != 1), query.truth))
+        asked.append(chosen)
+    return Acquisition(torch.stack(asked), tuple(known))
 
 
 def _mask(name: str, given: "Sequence[int] | Tensor", query: Query) -> Tensor:

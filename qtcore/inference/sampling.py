@@ -12,7 +12,7 @@ quicker, and loses some coherence (`log_prob` with and without blocks says how m
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from qtcore.errors import InputError
+from qtcore.inference import perturbed
 from qtcore.inference.bp import BP
 from qtcore.inference.engine import Engine
 from qtcore.query import Query
@@ -215,21 +216,46 @@ def _joined(parts: Sequence[Distribution]) -> Distribution:
     return type(parts[0])(logits=torch.cat([part.logits for part in parts]), validate_args=False)  # type: ignore[attr-defined]
 
 
-def follow(
-    evidence: Evidence, steps: Tensor, choose: Callable[[Distribution, Tensor], Tensor], engine: Engine | None, what: str
-) -> Tensor:
-    """Give every target a value, step by step; `choose` makes values [count] of the marginals of a step and where they are
-    [rows, …]. The log-probability of all these values [rows]."""
-    total = torch.zeros(len(steps), dtype=torch.float64, device=steps.device)
-    for step in progress(range(int(steps.max()) + 1), what):
-        where = (steps == step) & ~total.isneginf().reshape(-1, *[1] * (steps.dim() - 1))  # impossible values are no evidence
-        if not bool(where.any()):
-            continue
-        marginals = ask(evidence.model, evidence.query, where, engine)
-        values = choose(marginals, where)
-        total.index_add_(0, where.nonzero()[:, 0], marginals.log_prob(values).double())
-        evidence.add(where, values)
-    return total
+class Completion:
+    """Targets that get values by the chain rule, a step at a time: iterate over it, or `finish` it.
+
+    Args:
+        query: what is known; `steps` [rows, …] says in which step each of its targets gets a value (see `steps_of`).
+        choose: makes values [count] of the marginals of a step and where they are [rows, …].
+    """
+
+    def __init__(
+        self,
+        model: "Model",
+        query: Query,
+        steps: Tensor,
+        choose: Callable[[Distribution, Tensor], Tensor],
+        engine: Engine | None = None,
+    ) -> None:
+        self.evidence, self.steps, self.choose, self.engine = Evidence(model, query), steps, choose, engine
+        self.log_prob = torch.zeros(len(steps), dtype=torch.float64, device=steps.device)
+        """Of the values so far [rows], in nats."""
+
+    def __len__(self) -> int:
+        return int(self.steps.max()) + 1
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """After each step all values so far [rows, …], in the same tensor; NaN where there is none yet."""
+        for step in range(len(self)):
+            possible = ~self.log_prob.isneginf()  # impossible values are no evidence
+            where = (self.steps == step) & possible.reshape(-1, *[1] * (self.steps.dim() - 1))
+            if bool(where.any()):
+                marginals = ask(self.evidence.model, self.evidence.query, where, self.engine)
+                values = self.choose(marginals, where)
+                self.log_prob.index_add_(0, where.nonzero()[:, 0], marginals.log_prob(values).double())
+                self.evidence.add(where, values)
+            yield self.evidence.filled
+
+    def finish(self, what: str) -> Tensor:
+        """Take all steps, with a progress bar: the values [rows, …]."""
+        for _ in progress(self, what, len(self)):
+            pass
+        return self.evidence.filled
 
 
 def draw(marginals: Distribution, generator: "torch.Generator | None" = None) -> Tensor:
@@ -255,6 +281,33 @@ def likeliest(marginals: Distribution) -> Tensor:
 # Answers
 
 
+METHODS = {"sample": ("chain", "perturb"), "most_probable": ("chain", "max-product")}
+
+
+def sampled(
+    model: "Model",
+    query: Query,
+    n: int = 1,
+    order: Order = "random",
+    block: Block = 1,
+    generator: "torch.Generator | None" = None,
+    engine: Engine | None = None,
+) -> Completion:
+    """As `sample`, by the chain rule, a step at a time, with the n completions of each row below each other [n · batch, …]."""
+    target, many = _repeated(model, query, n)
+    steps = steps_of(target, order, block, generator, model.image_shape)
+    return Completion(model, many, steps, lambda marginals, _: draw(marginals, generator), engine)
+
+
+def _repeated(model: "Model", query: Query, n: int) -> tuple[Tensor, Query]:
+    """What is to be drawn, and the query, n times below each other [n · batch, …]."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise InputError(f"n must be a whole number of samples ≥ 1, not {n!r}.")
+    target = targets(model, query)
+    many = query[torch.arange(len(query), device=query.device).repeat(n)]
+    return target.repeat(n, *[1] * (target.dim() - 1)), many
+
+
 def sample(
     model: "Model",
     query: Query,
@@ -263,23 +316,50 @@ def sample(
     block: Block = 1,
     generator: "torch.Generator | None" = None,
     engine: Engine | None = None,
+    method: str = "chain",
 ) -> Tensor:
     """Joint samples of all targets given the evidence [n, batch, …], with the evidence filled in.
 
     What is neither observed nor a target is NaN, and so is a variable with likelihoods of several states. Of a grid, samples
     are labels. `order` and `block` are as in `steps_of`.
+
+    Args:
+        method: "chain" draws from the model's own marginals by the chain rule; "perturb", for discrete models that were
+            trained as densities, is perturb-and-max-product (see `perturbed`), which knows neither order nor block.
     """
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise InputError(f"n must be a whole number of samples ≥ 1, not {n!r}.")
-    target = targets(model, query)
-    many = query[torch.arange(len(query), device=query.device).repeat(n)]
-    steps = steps_of(target.repeat(n, *[1] * (target.dim() - 1)), order, block, generator, model.image_shape)
+    _check_method("sample", method)
+    if method == "chain":
+        return sampled(model, query, n, order, block, generator, engine).finish("samples").reshape(n, *query.shape)
+    if not isinstance(order, str) or (order, block) != ("random", 1):
+        raise InputError("perturb-and-max-product draws all variables at once; order and block go with method='chain'.")
+    target, many = _repeated(model, query, n)
     evidence = Evidence(model, many)
-    follow(evidence, steps, lambda marginals, _: draw(marginals, generator), engine, "samples")
+    evidence.add(target, perturbed.states(model, many, generator, engine)[target])
     return evidence.filled.reshape(n, *query.shape)
 
 
-METHODS = ("chain", "max-product")
+def _check_method(what: str, method: str) -> None:
+    if method not in METHODS[what]:
+        raise InputError(f"method must be {' or '.join(METHODS[what])}, not {method!r}.")
+
+
+def completed(
+    model: "Model",
+    query: Query,
+    method: str = "chain",
+    order: Order = "forward",
+    block: Block = 1,
+    engine: Engine | None = None,
+) -> Completion:
+    """As `most_probable`, a step at a time."""
+    _check_method("most_probable", method)
+    if method == "max-product":
+        engine = engine or model.engine
+        if not isinstance(engine, BP):
+            raise InputError(f"max-product is belief propagation at T = 0; give engine=qtcore.BP(…), not {engine}.")
+        engine = replace(engine, temperature=0.0)
+    steps = steps_of(targets(model, query), order, block, None, model.image_shape)
+    return Completion(model, query, steps, lambda marginals, _: likeliest(marginals), engine)
 
 
 def most_probable(
@@ -298,17 +378,7 @@ def most_probable(
             "max-product" that of each max-marginal (belief propagation at T = 0), which maximises over it, hidden variables
             included: on a tree this is the jointly most probable state. For models of discrete variables.
     """
-    if method not in METHODS:
-        raise InputError(f"method must be {' or '.join(METHODS)}, not {method!r}.")
-    if method == "max-product":
-        engine = engine or model.engine
-        if not isinstance(engine, BP):
-            raise InputError(f"max-product is belief propagation at T = 0; give engine=qtcore.BP(…), not {engine}.")
-        engine = replace(engine, temperature=0.0)
-    steps = steps_of(targets(model, query), order, block, None, model.image_shape)
-    evidence = Evidence(model, query)
-    follow(evidence, steps, lambda marginals, _: likeliest(marginals), engine, "most probable")
-    return evidence.filled
+    return completed(model, query, method, order, block, engine).finish("most probable")
 
 
 def smoothed(model: "Model", values: Tensor, block: Block = (3, 3), engine: Engine | None = None) -> Tensor:
@@ -316,11 +386,19 @@ def smoothed(model: "Model", values: Tensor, block: Block = (3, 3), engine: Engi
 
     Better to look at, but no samples of the model any more, and not to be scored.
     """
+    *_, means = smoothing(model, values, torch.ones_like(values, dtype=torch.bool), block, engine)
+    return means
+
+
+def smoothing(
+    model: "Model", values: Tensor, where: Tensor, block: Block = (3, 3), engine: Engine | None = None
+) -> Iterator[Tensor]:
+    """As `smoothed`, a block at a time, and only where `where` [rows, V] is true; all rows get the same blocks."""
     if model.variables.kind != "real":
         raise InputError(f"samples of real variables have grain; this model is a {type(model).__name__}.")
-    steps = steps_of(torch.ones_like(values[:1], dtype=torch.bool), "forward", block, None, model.image_shape)
-    means = torch.empty_like(values)
+    steps = steps_of(where.any(0, keepdim=True), "forward", block, None, model.image_shape)
+    means = values.clone()
     for step in range(int(steps.max()) + 1):
-        where = (steps == step).expand_as(values)
-        means[where] = ask(model, Query(values, ~where).__getitem__, where, engine).mean
-    return means
+        part = (steps == step).expand_as(values)
+        means[part] = ask(model, Query(values, ~part).__getitem__, part, engine).mean
+        yield torch.where(where, means, values)

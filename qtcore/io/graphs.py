@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from qtcore.errors import InputError
-from qtcore.inference import BP, Engine, Exact, Layered
+from qtcore.inference import BP, Engine, Exact, JoinGraph, Layered
 from qtcore.inference.elimination import EliminationPosterior, order_of
 from qtcore.inference.engine import named
 from qtcore.inference.orders import TooWideError
@@ -27,8 +28,14 @@ AT_MOST = 1000
 PLAIN = BP(damping=0.0, until=UNTIL, at_most=AT_MOST)
 DAMPED = BP(damping=0.5, until=UNTIL, at_most=AT_MOST)
 RESIDUAL = BP(damping=0.5, schedule="residual", until=UNTIL, at_most=AT_MOST)
-"""Belief propagation in the table of a folder, and the last two where `auto` has to use it: graphs that are too wide for exact
-answers have many loops, and messages need damping."""
+"""Belief propagation in the table of a folder, and the last two where `auto` has to use it."""
+
+JOINED = JoinGraph(until=UNTIL, at_most=AT_MOST)
+"""What `auto` does where exact answers are out of reach …"""
+CLUSTERS = 20_000
+"""… but for graphs with more factors than this: clusters, each visited by itself, would take too long."""
+SECONDS = 40.0
+"""After so long the clusters of `auto` stop, converged or not."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +60,13 @@ class Answer:
         if not isinstance(self.engine, Layered):
             return f"{name}, {took}"
         ended = "converged" if self.converged else "not converged"
-        what = "messages" if isinstance(self.engine, BP) else "marginals"
+        what = "messages" if isinstance(self.engine, BP | JoinGraph) else "marginals"
         return f"{name}: {ended} after {self.layers} layers (the last changed {what} by up to {self.residual:.2g}), {took}"
 
     def advice(self) -> str:
         """What to try if it has not converged."""
+        if isinstance(self.engine, JoinGraph):
+            return "the messages have not converged: these marginals are averages over the last layers, and may be far off."
         if not isinstance(self.engine, BP):
             return "the marginals have not converged; try --damping 0.5, --schedule sequential, or another engine."
         damping = self.engine.damping or 0.0
@@ -74,7 +83,7 @@ def choose(name: str, layers: int | None, until: float | None, damping: float | 
         of_layers = (("until", until), ("damping", damping), ("schedule", schedule))
         for option, given in (*of_layers, ("layers", layers if name == "exact" else None)):
             if given is not None:
-                raise InputError(f"--{option} goes with the engines bp and mean-field, not with {name}.")
+                raise InputError(f"--{option} goes with the engines bp, mean-field and join-graph, not with {name}.")
         return engine.at(layers)
     engine = replace(engine, damping=damping, schedule=schedule)
     if layers is not None and until is None:
@@ -82,16 +91,16 @@ def choose(name: str, layers: int | None, until: float | None, damping: float | 
     return replace(engine, until=UNTIL if until is None else until, at_most=AT_MOST if layers is None else layers)
 
 
-def ask(model: FactorGraph, query: Query, engine: Engine) -> Answer:
-    """All marginals, hidden variables' too, for a query of one row."""
+def ask(model: FactorGraph, query: Query, engine: Engine, seconds: float = math.inf) -> Answer:
+    """All marginals, hidden variables' too, for a query of one row; after so many seconds, no further layer is begun."""
     start = time.perf_counter()
-    with torch.no_grad():
+    with torch.no_grad(), _one_thread(isinstance(engine, JoinGraph)):
         model.check(query)
         state, layers, residual = engine.init(model, query), 0, 0.0
         for _ in range(engine.steps(model)):
             state, info = engine.step(state)
             layers, residual = layers + 1, float(info["residual"])
-            if engine.finished(info):
+            if engine.finished(info) or time.perf_counter() - start > seconds:
                 break
         visible: Any = engine.marginals(state)
         hidden: Any = engine.hidden(state)
@@ -102,16 +111,29 @@ def ask(model: FactorGraph, query: Query, engine: Engine) -> Answer:
     return Answer(marginals, engine, layers, residual, time.perf_counter() - start)
 
 
+@contextmanager
+def _one_thread(wanted: bool) -> Iterator[None]:
+    """Thousands of operations on small tables: where other work runs, each that is shared among threads waits for it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if wanted else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def ask_auto(model: FactorGraph, query: Query) -> Answer:
-    """Exact marginals where the graph is narrow enough; elsewhere those of damped belief propagation, and where its messages
-    do not converge, those of the residual schedule."""
+    """Exact marginals where the graph is narrow enough; elsewhere those of belief propagation between clusters, as large as
+    time allows. Of very large graphs those of damped belief propagation, by the residual schedule if it does not converge."""
     start = time.perf_counter()
     try:
         return ask(model, query, Exact())
     except TooWideError:
-        answer = ask(model, query, DAMPED)
-        if not answer.converged:
-            answer = ask(model, query, RESIDUAL)
+        if model.n_factors <= CLUSTERS:
+            answer = ask(model, query, JOINED, SECONDS)
+        else:
+            answer = ask(model, query, DAMPED)
+            answer = answer if answer.converged else ask(model, query, RESIDUAL)
         return replace(answer, seconds=time.perf_counter() - start)  # with what the attempts took
 
 

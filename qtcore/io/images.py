@@ -190,6 +190,13 @@ def sample_pictures(model: Model, samples: Tensor) -> Tensor:
     return grey.reshape(-1, *model.image_shape, 1)
 
 
+def write_sheet(path: Path, model: Model, samples: Tensor, per_row: int = 16) -> None:
+    """Write samples [n, rows, …] as one PNG, those of a row side by side."""
+    shown = sample_pictures(model, samples.transpose(0, 1).flatten(0, 1))
+    sheet = contact_sheet(shown.flatten(1, 2), (shown.shape[1], shown.shape[2]), min(len(samples), per_row))
+    write_atomically(path, lambda temporary: sheet.save(temporary, "PNG"))
+
+
 def contact_sheet(pixels: Tensor, image_shape: tuple[int, int], per_row: int = 16, zoom: int = 4) -> Image.Image:
     """All images of grey levels 0 … 255 [n, V], or of colours [n, V, 3], in rows."""
     colours = pixels.shape[2] if pixels.dim() == 3 else 1

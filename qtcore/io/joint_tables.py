@@ -1,4 +1,4 @@
-"""Joint answers about the rows of a table, as another one: completions, probabilities, and what to ask next."""
+"""Joint answers about the rows of a table, or about a graph, as a table: completions, probabilities, and what to ask next."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from qtcore.inference.questions import next_question
 from qtcore.inference.sampling import Block, Order
 from qtcore.io.tables import MAX_BATCH, Table, batches
 from qtcore.models.base import Model
+from qtcore.models.factor_graph import FactorGraph
 from qtcore.query import Query
 
 ORDERS = 8
@@ -94,6 +95,49 @@ def next_table(model: Model, table: Table, out: Path, about: str, engine: Engine
                         yield row, table.names[j], f"{float(own[j]):.7g}"
 
     return _write(out, lines(), lambda: ["row", "variable", "bits"])
+
+
+def graph_samples(
+    model: FactorGraph,
+    query: Query,
+    out: Path,
+    n: int,
+    generator: "torch.Generator | None" = None,
+    engine: Engine | None = None,
+) -> None:
+    """Write n joint states of a graph given the evidence of a query of one row, below the names of its variables or their
+    numbers from 0, as in the file; states are numbers."""
+    samples = model.sample(query, n, generator=generator, engine=engine).cpu()
+    write_samples(out, samples, _names(model))
+
+
+def graph_joint(
+    model: FactorGraph, query: Query, generator: "torch.Generator | None" = None, engine: Engine | None = None
+) -> tuple[float, float]:
+    """The log-probability of the evidence (in nats), the mean over random orders and its spread over them."""
+    known = query.observed > 0
+    if not bool(known.any()):
+        raise InputError("--joint gives the probability of what is known; say what that is with --evidence.")
+    states = query.values.argmax(-1)
+    answer = model.log_prob(Query(states, torch.zeros_like(known), known), ORDERS, generator=generator, engine=engine)
+    return float(answer.mean), float(answer.spread)
+
+
+def graph_next(model: FactorGraph, query: Query, out: Path, about: str, engine: Engine | None = None) -> None:
+    """Write what each unobserved variable would tell about one of them, in bits, the most first."""
+    names = _names(model)
+    if about not in names:
+        raise InputError(f"the graph has no variable {about!r}; the first is {names[0]!r}.")
+    column = names.index(about)
+    if bool(query.observed[0, column]):
+        raise InputError(f"{about} is observed; leave it out of the evidence to ask what tells about it.")
+    bits = next_question(model, query, about=[column], engine=engine).bits[0].cpu()
+    ranked = [j for j in bits.nan_to_num(-1).argsort(descending=True).tolist() if not bool(bits[j].isnan())]
+    _write(out, ((names[j], f"{max(0.0, float(bits[j])):.7g}") for j in ranked), lambda: ["variable", "bits"])
+
+
+def _names(model: FactorGraph) -> list[str]:
+    return list(model.column_names() or map(str, model.wiring.visible))
 
 
 def _given(model: Model, values: Tensor) -> Query:

@@ -9,6 +9,7 @@ import torch
 
 from qtcore.errors import InputError
 from qtcore.inference import Engine
+from qtcore.io.joint_tables import ORDERS
 from qtcore.models.table_model import TableModel
 from qtcore.support.progress import progress
 from qtcore.tabular import Table
@@ -20,6 +21,28 @@ AT_ONCE = 256
 def read(model: TableModel, path: Path) -> Table:
     """The rows of a file, as this model reads them: columns in any order by name, those that are missing unknown."""
     return Table.read(path, model.schema)
+
+
+def answer(
+    model: TableModel,
+    table: Table,
+    out: Path,
+    samples: int | None = None,
+    joint: bool = False,
+    about: str | None = None,
+    engine: Engine | None = None,
+) -> str:
+    """Write completions, joint probabilities, what the gaps would tell about a column, or else the probabilities of all
+    gaps; the beginning of a sentence about it."""
+    generator = torch.Generator().manual_seed(0)
+    if samples:
+        return f"{samples} samples of each of {sample_table(model, table, out, samples, generator, engine)} rows are"
+    if joint:
+        return f"the log-probabilities of {joint_table(model, table, out, generator, engine)} rows are"
+    if about is not None:
+        return f"what the blanks of {next_table(model, table, out, about, engine)} rows would tell about {about} is"
+    rows, gaps = infer_table(model, table, out, engine)
+    return f"{gaps} blanks in {rows} rows; their marginals are"
 
 
 def _parts(table: Table) -> Iterator[tuple[int, Table]]:
@@ -78,18 +101,13 @@ def sample_table(
 
 
 def joint_table(
-    model: TableModel,
-    table: Table,
-    out: Path,
-    orders: int,
-    generator: "torch.Generator | None" = None,
-    engine: Engine | None = None,
+    model: TableModel, table: Table, out: Path, generator: "torch.Generator | None" = None, engine: Engine | None = None
 ) -> int:
     """Write the joint log-probability of what is known in every row, in nats, and its spread over orders."""
 
     def lines() -> Iterator[Sequence[Any]]:
         for start, part in _parts(table):
-            answer = model.log_prob(part, orders, generator=generator, engine=engine)
+            answer = model.log_prob(part, ORDERS, generator=generator, engine=engine)
             for row, (mean, spread) in enumerate(zip(answer.mean.tolist(), answer.spread.tolist(), strict=True)):
                 yield start + row + 1, mean, f"{spread:.3g}"
 

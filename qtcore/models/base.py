@@ -253,6 +253,7 @@ class Model(nn.Module):
         block: Block = 1,
         generator: torch.Generator | None = None,
         engine: Engine | None = None,
+        method: str = "chain",
     ) -> Tensor:
         """Joint samples of the targets given the evidence [n, batch, …], with the evidence filled in; see
         `qtcore.inference.sampling`.
@@ -266,7 +267,7 @@ class Model(nn.Module):
             <BLANKLINE>
                     [[1., 1.]]])
         """
-        return sampling.sample(self, query, n, order, block, generator, engine)
+        return sampling.sample(self, query, n, order, block, generator, engine, method)
 
     def most_probable(
         self,

@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -222,6 +222,31 @@ def measure(quick: bool) -> dict[str, Any]:
     result["one_query"] = one_query()
     result["growth"] = growth(quick)
     return result
+
+
+SAMPLES = (
+    ("64 faces of 560 pixels, in patches of 3×3", "grbm/frey", 64, (3, 3)),
+    ("64 faces of 560 pixels, 9 far apart at a time", "grbm/frey", 64, 9),
+    ("1,000 Adult records, one variable at a time", "rbm/adult", 1000, 1),
+)
+"""Joint samples of shipped models, with nothing known: how many, and what is drawn at a time."""
+
+
+def samples(quick: bool) -> Iterator[str]:
+    """Lines of a table of joint samples; a quick run draws an eighth."""
+    yield "| | seconds | processor seconds |"
+    yield "|---|---|---|"
+    load = os.getloadavg()[0]
+    for title, name, n, block in SAMPLES:
+        model = qtcore.load(name)
+        nothing = torch.zeros(1, model.size, dtype=torch.bool)
+        query, generator = Query(nothing.float(), nothing), torch.Generator().manual_seed(0)
+        inference(lambda model=model, query=query: model(query))  # type: ignore[misc]  # buffers and kernels are made once
+        start, used = time.perf_counter(), time.process_time()
+        model.sample(query, n // 8 if quick else n, block=block, generator=generator)
+        yield f"| {title} | {time.perf_counter() - start:.1f} | {time.process_time() - used:.1f} |"
+    yield ""
+    yield f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}; load {load:.1f} before."
 
 
 def _processor() -> str:

@@ -17,7 +17,7 @@ from qtcore.data import Dataset
 from qtcore.data.border import OUT
 from qtcore.errors import ModelFileError, UnknownNameError, nearest
 from qtcore.inference import Gibbs
-from qtcore.inference.questions import consistency
+from qtcore.inference.questions import acquire, consistency
 from qtcore.learn import advil, pcd
 from qtcore.learn.query_training import generator
 from qtcore.metrics import BITS, Score, nll
@@ -27,10 +27,18 @@ from qtcore.models.files import load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.rbm import RBM
 from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
-from qtcore.paper.experiments import EXPERIMENTS, HIDDEN_UNITS, JOINT_COLUMNS, named, recipe
+from qtcore.paper.experiments import (
+    ASKED_ABOUT,
+    EXPERIMENTS,
+    HIDDEN_UNITS,
+    JOINT_COLUMNS,
+    QUESTION_COLUMNS,
+    named,
+    recipe,
+)
 from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.paper.records import is_record
-from qtcore.paper.scoring import evaluate, evaluate_grid, over_depth
+from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, over_depth
 from qtcore.query import Query, parse
 
 QUICK = 100
@@ -43,6 +51,8 @@ JOINT_ROWS, JOINT_ORDERS, PAIRS = 500, 2, 2000
 """Test rows whose joint probability is computed, in how many random orders of the chain rule, and rows for consistency."""
 FEWER_ROWS = {"nips": 50, "web": 200}
 """Rows with many variables take longer."""
+QUESTIONS, QUESTION_ROWS = 6, 300
+"""Questions that are asked one after the other, and of how many test rows."""
 GRID_ROWS = ("border", "border-fixed", "border-authors")
 """The grid models of the table."""
 DRAWS = 20
@@ -57,7 +67,7 @@ class Cell:
     """One trained model and all its figures: a method, a model, a dataset and a seed."""
 
     table: str
-    """table1, frey, grid, depth or joint."""
+    """table1, frey, grid, depth, joint or questions."""
     method: str
     """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random, untrained."""
     model: str
@@ -104,6 +114,9 @@ def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds
     if table in ("joint", "all"):
         columns = JOINT_COLUMNS.values()
         selected += [Cell("joint", method, model, name + suffix) for method, model, suffix in columns for name in PUBLISHED]
+    if table in ("questions", "all"):
+        asked = QUESTION_COLUMNS.values()
+        selected += [Cell("questions", method, model, name + suffix) for method, model, suffix in asked for name in ASKED_ABOUT]
     if table in ("frey", "all"):
         selected += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
     if table in ("grid", "all"):
@@ -187,6 +200,9 @@ def score_cell(cell: Cell, model: Model | None, with_gibbs: bool, gibbs_rows: in
         scores = _score_depths(model, dataset)
     elif cell.table == "joint":
         scores = _score_joint(model or _untrained(cell, dataset), dataset)
+    elif cell.table == "questions":
+        assert model is not None
+        scores = _score_questions(model, dataset)
     elif cell.table == "frey":
         scores = _score_frey(cell, model, dataset, with_gibbs, gibbs_rows)
     else:
@@ -281,17 +297,27 @@ def _untrained(cell: Cell, dataset: Dataset) -> Model:
 def _score_joint(model: Model, dataset: Dataset) -> dict[str, Any]:
     """−log p of a test row by the chain rule in nats, in one order (mean over orders) and of their mixture, its spread over
     orders, and the inconsistency of two variables with half of the others observed, in bits."""
-    rows = dataset.test[: FEWER_ROWS.get(dataset.name, JOINT_ROWS)]
-    nothing = Query(rows, torch.zeros(rows.shape, dtype=torch.bool))
-    answer = model.log_prob(nothing, JOINT_ORDERS, generator=generator(1000, 0))
-    masks, draw = parse("uniform", None), generator(1000, 1)
-    scores = {
-        "nll": Score.of(-answer.mean),
-        "mixture": Score.of(-answer.mixture),
-        "spread": Score.of(answer.spread),
-        "inconsistency": consistency(model, masks(dataset.test[:PAIRS], draw), draw),
-    }
+    rows, draw = FEWER_ROWS.get(dataset.name, JOINT_ROWS), generator(1000, 1)
+    answer = evaluate_joint(model, dataset, "test", None, 1000, rows, JOINT_ORDERS)
+    pairs = parse("uniform", None)(dataset.test[:PAIRS], draw)
+    scores = {**vars(answer), "inconsistency": consistency(model, pairs, draw)}
     return {name: _plain(score) for name, score in scores.items()}
+
+
+def _score_questions(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """In how many rows, in per cent, the most probable option of a property is the true one after so many questions: chosen
+    ones, and random ones. At first nothing is known."""
+    assert dataset.variable_names is not None
+    about = [i for i, name in enumerate(dataset.variable_names) if name.rpartition(" ")[0] == ASKED_ABOUT[dataset.name]]
+    rows = dataset.test[dataset.test[:, about].sum(1) == 1][:QUESTION_ROWS]
+    nothing, truth = Query(rows, torch.zeros(rows.shape, dtype=torch.bool)), rows[:, about].argmax(1)
+    scores: dict[str, Any] = {"questions": list(range(QUESTIONS + 1)), "samples": len(rows)}
+    for kind, at_random in (("chosen", False), ("random", True)):
+        known = acquire(model, nothing, QUESTIONS, about, at_random=at_random, generator=generator(1000, 2)).queries
+        with torch.no_grad():
+            right = [model(query).mean[:, about].argmax(1) == truth for query in known]
+        scores[kind] = [round(100 * float(each.double().mean()), 2) for each in right]
+    return scores
 
 
 # ---------------------------------------------------------------------- on disk

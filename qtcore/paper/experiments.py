@@ -52,6 +52,11 @@ JOINT_COLUMNS = {
     "untrained": ("untrained", "rbm", ""),
 }
 """The columns of the table of joint probabilities: method, model, and what is appended to the dataset's name."""
+QUESTION_COLUMNS = {name: JOINT_COLUMNS[name] for name in ("QT", "QT, any number observed", "PCD")}
+"""The same for the table of questions."""
+ASKED_ABOUT = {"adult": "marital-status", "mushrooms": "odor"}
+"""What questions are to find out, of each dataset: a property, of which one option is 1. The columns of the original classes,
+income and edibility, are not in these files; of a mushroom its odor tells most about whether it can be eaten."""
 LOWER_PART = {"W": "W1", "c_h": "c_h1"}
 """Names of an RBM's parameters in the DBM built on it."""
 PHASE = "phase-{}"

@@ -6,11 +6,20 @@ from typing import Any
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.metrics import BITS
-from qtcore.paper.experiments import JOINT_COLUMNS
+from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS
 from qtcore.paper.printed import PUBLISHED
 from qtcore.paper.records import Record
 from qtcore.paper.scoring import DepthScore
-from qtcore.paper.tables import DEPTH_TITLES, Compared, chosen_records, depth_curves, histories, mean_over_seeds, panels
+from qtcore.paper.tables import (
+    DEPTH_TITLES,
+    Compared,
+    chosen_records,
+    depth_curves,
+    histories,
+    mean_over_seeds,
+    panels,
+    question_curves,
+)
 from qtcore.support.files import write_atomically
 
 MARKERS = {"QT": "oC0", "PCD-BP": "sC1", "AdVIL-BP": "^C2", "uniform queries": "oC0", "5×5 patches": "sC1"}
@@ -86,6 +95,20 @@ def _plot_joint(records: list[Record], path: Path) -> None:
     _save(figure, path)
 
 
+def _plot_questions(records: list[Record], path: Path) -> None:
+    """Plot how well a property is known after so many questions, a panel for each dataset; dashed: random questions."""
+    plt = _pyplot()
+    curves = question_curves(records)
+    figure, axes = plt.subplots(1, max(1, len(curves)), figsize=(5 * max(1, len(curves)), 4), squeeze=False)
+    for ax, (dataset, lines) in zip(axes[0], curves.items(), strict=False):
+        for place, (_, title, questions, scores) in enumerate(lines):
+            ax.plot(questions, scores, ".-" if place % 2 == 0 else ".--", color=f"C{place // 2}", label=title)
+        ax.set(title=f"{SPECIFICATIONS[dataset].heading}: {ASKED_ABOUT[dataset]}", xlabel="questions", ylabel="right, in %")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=7)
+    _save(figure, path)
+
+
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
@@ -103,8 +126,9 @@ def _pyplot() -> Any:
 
 def plot(name: str, records: list[Record], path: Path) -> None:
     """Plot a group of tables as dots: ours filled, the paper's open, one line per row."""
-    if name in ("depth", "joint"):
-        {"depth": _plot_curves, "joint": _plot_joint}[name](records, path)
+    others = {"depth": _plot_curves, "joint": _plot_joint, "questions": _plot_questions}
+    if name in others:
+        others[name](records, path)
         return
     plt = _pyplot()
     shown = panels(name, records)

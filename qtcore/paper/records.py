@@ -7,6 +7,8 @@ from qtcore.models.provenance import Provenance
 
 Record = dict[str, Any]
 
+OVER = {"depth": ("layer", ("nce_bits",)), "questions": ("questions", ("chosen", "random"))}
+"""Of records of curves: what they are curves over, and which there must be."""
 ADVIL_SETTINGS = ("steps", "decoder_steps", "rate", "helper_rate")
 
 
@@ -16,10 +18,12 @@ def is_record(record: Any) -> bool:
         return False
     texts = all(isinstance(record.get(name), str) for name in ("table", "method", "model", "dataset", "source"))
     optional = all(isinstance(record.get(name, ""), str) for name in ("note", "checkpoint"))
-    scored = _are_curves if record.get("table") == "depth" else _are_scores
+    over = OVER.get(record["table"]) if texts else None
     seed = type(record.get("seed")) is int and record["seed"] >= 0
     described = texts and optional and seed and _is_training(record) and _is_dict(record, "versions", str)
-    return described and scored(record.get("scores"))
+    return described and (
+        _are_scores(record.get("scores")) if over is None else _are_curves(record.get("scores"), *over)
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -38,13 +42,13 @@ def _are_scores(scores: Any) -> bool:
     )
 
 
-def _are_curves(scores: Any) -> bool:
-    """A score after each of some layers."""
-    if not isinstance(scores, dict) or not _are_numbers(scores.get("layer")) or "nce_bits" not in scores:
+def _are_curves(scores: Any, over: str, needed: tuple[str, ...]) -> bool:
+    """A score after each of some layers or questions."""
+    if not isinstance(scores, dict) or not _are_numbers(scores.get(over)) or not all(name in scores for name in needed):
         return False
     curves = [curve for name, curve in scores.items() if name != "samples"]
     return _is_number(scores.get("samples", 0)) and all(
-        _are_numbers(curve) and len(curve) == len(scores["layer"]) > 0 for curve in curves
+        _are_numbers(curve) and len(curve) == len(scores[over]) > 0 for curve in curves
     )
 
 

@@ -11,6 +11,7 @@ from qtcore import metrics
 from qtcore.data import Dataset
 from qtcore.errors import InputError
 from qtcore.inference import Engine
+from qtcore.inference.sampling import Block, Order
 from qtcore.learn.query_training import generator
 from qtcore.metrics import Calibration, Score, batches, force_frame, iou, nll, score
 from qtcore.models.base import Model
@@ -132,6 +133,40 @@ def over_depth(
         return DepthScore(layer, Score.per_target(each["nce"], count, per_image), overlap, residual, rest)
 
     return [one(layer) for layer in sums if sums[layer]]
+
+
+@dataclass(frozen=True)
+class JointScore:
+    """−log p(targets | evidence) of a row by the chain rule, in nats (of real variables: of a density)."""
+
+    nll: Score
+    """In one order, the mean over orders."""
+    mixture: Score
+    """Of the mean probability over orders."""
+    spread: Score
+    """The standard deviation over orders of a row's log-probability; NaN for a single order."""
+
+
+@torch.no_grad()
+def evaluate_joint(
+    model: Model,
+    dataset: Dataset,
+    split: str,
+    queries: str | None = None,
+    seed: int = 0,
+    rows: int | None = None,
+    orders: "int | list[Order]" = 2,
+    block: Block = 1,
+    engine: Engine | None = None,
+) -> JointScore:
+    """The joint score of a split. Without queries nothing is observed (of a grid: all readings are, and no label)."""
+    values, truth, _ = _samples(model, dataset, split, rows)
+    if queries is None and truth is None:
+        query = Query(values, torch.zeros(values.shape, dtype=torch.bool))
+    else:
+        query = parse(queries or "everything", dataset.image_shape)(values, generator(seed, 2), truth)
+    answer = model.log_prob(query.to(model.device), orders, block, generator(seed, 0), engine)
+    return JointScore(Score.of(-answer.mean.cpu()), Score.of(-answer.mixture.cpu()), Score.of(answer.spread.cpu()))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.models.provenance import Provenance
-from qtcore.paper.experiments import JOINT_COLUMNS
+from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS, QUESTION_COLUMNS
 from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1, Printed
 from qtcore.paper.records import Record
 
@@ -26,6 +26,12 @@ DEPTHS = "Test set: the first 300 images of a grid, the first 2,000 rows of the 
 JOINT = (
     "Test set: the first 500 rows (Web: 200, NIPS: 50), each in two random orders of the chain rule; the first 2,000 rows for "
     "consistency. ± is the standard error over rows."
+)
+
+QUESTIONS = (
+    "Nothing is known at first. Yes-or-no questions about other variables are answered by the test row, one after the other: "
+    "chosen ones, which promise most bits about the property, or random ones. The first 300 test rows of which the property is "
+    "known. (The classes of the original tables, income and edibility, are not among the columns of these files.)"
 )
 
 
@@ -248,12 +254,39 @@ def joint_tables(records: list[Record]) -> list[Table]:
     return tables
 
 
+def question_curves(records: list[Record]) -> dict[str, list[tuple[Record, str, list[int], list[float]]]]:
+    """By dataset, for each record twice: what was asked, after so many questions, and how often the answer was then right."""
+    curves = {}
+    for dataset in ASKED_ABOUT:
+        lines = []
+        for title, (method, model, suffix) in QUESTION_COLUMNS.items():
+            chosen, _ = chosen_records(records, "questions", method, model=model, dataset=dataset + suffix)
+            for record in chosen:
+                scores = record["scores"]
+                lines += [(record, f"{title}: {how}", scores["questions"], scores[how]) for how in ("chosen", "random")]
+        if lines:
+            curves[dataset] = lines
+    return curves
+
+
+def question_tables(records: list[Record]) -> list[Table]:
+    """How well a property is known after so many questions."""
+    tables = []
+    for dataset, lines in question_curves(records).items():
+        rows = [Row(title, [f"{score:.1f}" for score in scores], [record]) for record, title, _, scores in lines]
+        columns = [f"{k} questions" if k != 1 else "1 question" for k in lines[0][2]]
+        title = f"{SPECIFICATIONS[dataset].heading}, {ASKED_ABOUT[dataset]}: the most probable option is the true one, in %"
+        tables.append(Table(title, columns, rows))
+    return tables
+
+
 TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "table1": ("Table 1: NCE in bits (lower is better)", table_1_tables),
     "frey": ("Gaussian RBM on the Frey faces: NCE in bits (lower is better)", frey_tables),
     "grid": ("Grid MRF on border ownership", grid_tables),
     "depth": ("The score over the depth", depth_tables),
     "joint": ("Joint probabilities by the chain rule", joint_tables),
+    "questions": ("Which variable to ask about next", question_tables),
 }
 """For each group of tables: its heading, and the function that makes it."""
 
@@ -267,7 +300,8 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    below = [{"depth": DEPTHS, "joint": JOINT}.get(name, ERRORS), "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
+    explained = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS}.get(name, ERRORS)
+    below = [explained, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
         below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")
     return "\n".join([*lines, *below])

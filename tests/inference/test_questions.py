@@ -11,6 +11,7 @@ from torch import Tensor
 import qtcore
 from qtcore import RBM, FactorGraph, GaussianRBM, Query
 from qtcore.errors import InputError
+from qtcore.inference.questions import acquire
 from qtcore.metrics import BITS
 
 from ..joint import DISCRETE, joint, query_of, tree
@@ -220,3 +221,57 @@ def test_the_answers_of_a_trained_model_tell_something() -> None:
     model: RBM = build("RBM", 3, 3.0)
     bits = qtcore.next_question(model, query_of(model, 4, None)).bits
     assert (bits > -1e-12).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several questions
+
+
+def test_each_question_is_the_best_one_given_the_answers_before() -> None:
+    model = tree("RBM", 2, 2.0)
+    query = query_of(model, 5, seen=None)
+    result = acquire(model, query, 3, about=[3])
+    assert [len(set(row)) for row in result.asked.T.tolist()] == [3] * 5
+    for row, table in enumerate(joint(model, query)):
+        known: list[Any] = [slice(None)] * 4
+        for asked in result.asked[:, row].tolist():
+            now, free = table[tuple(known)], [i for i in range(3) if known[i] == slice(None)]
+            now = now / now.sum()
+            bits = [mutual_information(now, now.ndim - 1, axis) for axis in range(len(free))]
+            assert bits[free.index(asked)] == pytest.approx(max(bits), abs=1e-9)
+            known[asked] = int(query.truth[row, asked])
+    for k, after in enumerate(result.queries):
+        assert after.observed.sum(1).tolist() == [k] * 5
+        assert torch.equal(after.values[after.observed], query.truth[after.observed].to(after.values.dtype))
+        assert torch.equal(model.target(after), torch.arange(4).expand(5, 4) == 3)
+
+
+def test_random_questions_are_about_anything_and_where_nothing_is_left_none_is_asked() -> None:
+    model = tree("PairwiseMRF")
+    query = query_of(model, 40, seen=0)
+    result = acquire(model, query, 3, about=[2], at_random=True, generator=rng(0))
+    assert result.asked.tolist() == [[1] * 40, [-1] * 40, [-1] * 40]
+    assert torch.equal(result.queries[-1].observed, torch.tensor([True, True, False]).expand(40, 3))
+    others = acquire(tree("RBM"), query_of(tree("RBM"), 40, None), 1, about=[0], at_random=True, generator=rng(0)).asked
+    assert set(others.flatten().tolist()) == {1, 2, 3}
+    named = acquire(tree("RBM"), query_of(tree("RBM"), 4, None), 2, about=[0], candidates=[0, 2])
+    assert named.asked.tolist() == [[2] * 4, [-1] * 4]
+
+
+def test_pixels_can_be_asked_about() -> None:
+    model = GaussianRBM(3, 1)
+    query = Query(torch.tensor([[0.5, -0.5, 2.0]]), torch.zeros(1, 3, dtype=torch.bool))
+    result = acquire(model, query, 2, about=[0])
+    assert sorted(result.asked.flatten().tolist()) == [1, 2]
+    assert result.queries[-1].values[0, 1:].tolist() == [-0.5, 2.0]
+
+
+def test_several_questions_that_cannot_be_asked() -> None:
+    model, grid = tree("RBM"), tree("GridMRF")
+    for n in (0, 1.5, True):
+        with pytest.raises(InputError, match="n must be a whole number of questions ≥ 1"):
+            acquire(model, query_of(model), n, about=[1])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="labels are no evidence"):
+        acquire(grid, query_of(grid), 1, about=[1])
+    with pytest.raises(InputError, match="about must be numbers"):
+        acquire(model, query_of(model), 1, about=[7])
