@@ -209,6 +209,7 @@ class TableModel(FactorGraph):
         block: Block = 1,
         generator: torch.Generator | None = None,
         engine: Engine | None = None,
+        method: str = "chain",
     ) -> Tensor: ...
     @overload
     def sample(
@@ -219,6 +220,7 @@ class TableModel(FactorGraph):
         block: Block = 1,
         generator: torch.Generator | None = None,
         engine: Engine | None = None,
+        method: str = "chain",
     ) -> Table: ...
     def sample(
         self,
@@ -228,13 +230,14 @@ class TableModel(FactorGraph):
         block: Block = 1,
         generator: torch.Generator | None = None,
         engine: Engine | None = None,
+        method: str = "chain",
     ) -> "Tensor | Table":
         """Rows by name, each completed n times, one after the other: gaps are drawn jointly, numbers anywhere in their bins.
 
         Of a Query, states [n, batch, V], as of other models.
         """
         if isinstance(query, Query):
-            return super().sample(query, n, order, block, generator, engine)
+            return super().sample(query, n, order, block, generator, engine, method)
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InputError(f"n must be a whole number of samples ≥ 1, not {n!r}.")
         given = self.table(query)
@@ -242,7 +245,7 @@ class TableModel(FactorGraph):
         states = table.values.to(self.dtype)
         if bool(states.isnan().any()):
             asked = Query(states, ~states.isnan()).to(self.device)
-            states = super().sample(asked, 1, order, block, generator, engine)[0].cpu()
+            states = super().sample(asked, 1, order, block, generator, engine, method)[0].cpu()
         uniform = torch.rand(states.shape, generator=generator, device=None if generator is None else generator.device)
         drawn = zip(self.schema.used, states.T.long().numpy(), uniform.double().cpu().T.numpy(), strict=True)
         return table.filled({column.name: column.draw(own, at) for column, own, at in drawn})
