@@ -255,6 +255,9 @@ _DRAWINGS = {"steps": 2400, "learning_rate": 0.02, "train_layers": "8-24", "aver
 _CARDINALITY = _UPON_RBM | {"steps": 12000, "learning_rate": 0.005, "seed": 1}
 _UPON_GRID = _GRID | {"learning_rate": 0.008, "warmup": 100}
 RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
+    "grbm/frey-sigma": (
+        _DECAY | {"steps": 3000, "batch": 40, "train_layers": 25, "decay_from": 0.1, "warmup": 50, "learning_rate": 0.002},
+    ),
     "grbm/frey": (_DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},),
     "grid/border": (_OVER_DEPTHS | {"steps": 600, "decay_from": 0.5}, _OVER_DEPTHS | _AVERAGED | {"steps": 8000, "seed": 1}),
     "grid/border-fixed": (
@@ -299,6 +302,7 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
 Each recipe is that of the shipped model (a test compares it with the file's provenance)."""
 
 STARTS = {
+    "grbm/frey-sigma": "grbm/frey",
     "grid/border-authors": "grid/border-fixed",
     "grid/border-glyphs": "grid/border-fixed",
     "grid/drawings": "grid/border",
