@@ -25,7 +25,8 @@ DEPTHS = "Test set: the first 300 images of a grid, the first 2,000 rows of the 
 
 JOINT = (
     "Test set: 500 rows (Web: 200, NIPS: 50), at equal distances, each in two random orders of the chain rule; 2,000 rows for "
-    "consistency. ± is the standard error over rows."
+    "consistency. ± is the standard error over rows. Published, on whole test sets: NADE (Larochelle and Murray, 2011), EoNADE "
+    "(Uria, Murray and Larochelle, 2014), MADE (Germain and others, 2015)."
 )
 
 QUESTIONS = (
