@@ -15,7 +15,7 @@ import qtcore
 from app import engine
 from app.cards import card
 from app.comparisons import Comparison
-from app.completions import Asked, Drawn, Joint, draw
+from app.completions import Asked, Drawn, Joint, draw, joint_model
 from app.components import Choices, Record
 from app.components.record import KNOWN, TARGET, UNKNOWN
 from app.frames import BernoulliEncoder, Header
@@ -36,6 +36,10 @@ ASK = "Ask for at least one variable."
 KNOW = "Every variable is known: make at least one unknown or asked."
 EMPTY = "Ask for at least one variable to score the answer."
 UNNAMED = "The meaning of this set's variables was never published."
+JOINT = (
+    " Samples and what to ask next are answered by a model that was trained with any number of known variables, where one is "
+    "shipped."
+)
 GROUPED = (
     "In the data a group has at most one 1. The model has a bit for each variable and was not told so: it learned it in part, "
     "and the bars of a group need not add up to 1."
@@ -144,10 +148,10 @@ class RecordPage(OfModel):
         """Samples of all that is not known, or what each unknown variable (else each asked one) would tell about the asked
         ones."""
         values, roles = self.samples.values[self.number], torch.tensor(self.record.roles)
-        query = qtcore.Query(values[None], (roles == KNOWN)[None])
+        query, model = qtcore.Query(values[None], (roles == KNOWN)[None]), joint_model(self.model_name, self.model)
         if self.record.shown == "next":
-            return tell_bits(Asking(self.model, query.to(self.model.device), about=roles == TARGET))
-        return draw(Joint(self.model, query, math.ceil(len(roles) / MAX_STEPS)), seed)
+            return tell_bits(Asking(model, query.to(model.device), about=roles == TARGET))
+        return draw(Joint(model, query, math.ceil(len(roles) / MAX_STEPS)), seed)
 
     def _show_answer(self, answer: Any) -> None:
         if isinstance(answer, Drawn):
@@ -241,7 +245,8 @@ def explanation(unnamed: bool) -> list[Viewable]:
             r"Click the square before a variable to make it known, asked or unknown; click a heading for its whole group. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
-            + (UNNAMED if unnamed else GROUPED),
+            + (UNNAMED if unnamed else GROUPED)
+            + JOINT,
         ),
         *both_models(),
     ]
