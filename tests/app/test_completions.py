@@ -170,7 +170,8 @@ def test_six_records() -> None:
     assert set(samples.flatten().tolist()) == {0, 1}
     assert (samples[:, known] == page.samples.values[page.number].numpy()[known]).all()
     query = Query(page.samples.values[page.number][None], torch.from_numpy(known)[None])
-    assert torch.equal(torch.tensor(samples[-1]), qtcore.load("rbm/mushrooms-cardinality").most_probable(query)[0].to(torch.uint8))
+    best = qtcore.load("rbm/mushrooms-cardinality").most_probable(query)[0]
+    assert torch.equal(torch.tensor(samples[-1]), best.to(torch.uint8))
 
 
 def test_the_next_question() -> None:
