@@ -20,6 +20,7 @@ from qtcore.inference import BP, Engine, Exact, Gibbs, JoinGraph, Layer, MeanFie
 from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
+from qtcore.learn.table_training import fit_table
 from qtcore.models.dbm import DBM
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import available, load
@@ -27,7 +28,9 @@ from qtcore.models.grbm import GaussianRBM
 from qtcore.models.grid import GridMRF
 from qtcore.models.pairwise import PairwiseMRF
 from qtcore.models.rbm import RBM
+from qtcore.models.table_model import TableModel
 from qtcore.query import Query
+from qtcore.tabular import Table, describe
 
 __all__ = [
     "BP",
@@ -44,11 +47,15 @@ __all__ = [
     "MeanField",
     "PairwiseMRF",
     "Query",
+    "Table",
+    "TableModel",
     "available",
     "backend",
     "consistency",
+    "describe",
     "exact",
     "fit",
+    "fit_table",
     "load",
     "next_question",
 ]

@@ -7,6 +7,7 @@
     python -m qtcore.infer rbm/adult rows.csv --samples 5          five completions of each row, in rows.samples.csv
     python -m qtcore.infer rbm/adult rows.csv --next "age 1/5"     which blank would tell most about that variable
     python -m qtcore.infer grbm/frey face.png --mask mask.png --samples 6    six completions, in face.samples.png
+    python -m qtcore.infer runs/people/best.safetensors questions.csv        a model that was trained on your table
     python -m qtcore.infer graph.uai --evidence graph.uai.evid     marginals of all variables, in graph.MAR
     python -m qtcore.infer graph.bif --next rain                   which variable would tell most about that one
 
@@ -17,6 +18,10 @@ line per blank: its row and variable, then `probability` (of a 1), `mean` and `d
 the model was trained in), or one probability per state. With --samples, every row is completed so many times; with --joint,
 the answer is the log-probability of what is known in a row (in nats, with its spread over orders of the chain rule); with
 --next, the information (in bits) about a variable that each other blank is expected to give.
+
+A model that was trained on a table (python -m qtcore.train table people.csv) reads its columns by name, in any order, with
+their levels and numbers; those that are missing are unknown. Its answer has one line per gap and level: row, column, level
+and probability, of numbers also mean, median and the 10 % and 90 % quantiles.
 
 Of an image, --samples writes completions side by side (of a contour: labellings), and --joint prints the log-density of what is
 known of a face. Of a graph, --samples writes joint states (graph.samples.csv), --joint prints the log-probability of the
@@ -48,7 +53,7 @@ import tyro
 from qtcore.errors import InputError
 from qtcore.inference import Engine
 from qtcore.inference.engine import named
-from qtcore.io import graphs, images
+from qtcore.io import graphs, images, named_tables
 from qtcore.io.joint_tables import ORDERS, graph_joint, graph_next, graph_samples, joint_table, next_table, sample_table
 from qtcore.io.tables import Table, infer_table, table_for
 from qtcore.learn.run import device
@@ -57,6 +62,7 @@ from qtcore.models.base import Model
 from qtcore.models.builders import FILES
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import load
+from qtcore.models.table_model import TableModel
 from qtcore.query import Query
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
@@ -177,6 +183,14 @@ def ask_table(model: Model, command: Command, engine: Engine | None) -> str:
     out = command.out or command.file.with_name(f"{command.file.stem}.{command.kind}.csv")
     _spare(command, out)
     told: list[str] = []
+    if isinstance(model, TableModel):
+        rows = named_tables.read(model, command.file)
+        for note in rows.notes:
+            print(f"note: {note}", file=sys.stderr)
+        engine = (engine or model.engine).at(command.layers)
+        asked = command.samples, command.joint, command.next
+        write_atomically(out, lambda path: told.append(named_tables.answer(model, rows, path, *asked, engine)))
+        return f"{told[0]} in {out}."
     table = table_for(model, command.file)
     write_atomically(out, lambda temporary: told.append(_answer_table(model, table, temporary, command, engine)))
     if table.labelled:

@@ -16,7 +16,7 @@ from torch import Tensor
 from qtcore.errors import InputError
 from qtcore.support.tensors import has_values, shape_text
 
-__all__ = ["Mask", "Query", "cardinality", "fixed", "mixture", "one_target", "patches", "uniform"]
+__all__ = ["Mask", "Query", "cardinality", "fixed", "gaps", "mixture", "one_target", "patches", "uniform"]
 
 DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -411,6 +411,32 @@ def mixture(*parts: Mask, weights: Sequence[float] | None = None) -> Mask:
     if len(shares) != len(parts) or not all(0 <= share < float("inf") for share in shares) or sum(shares) == 0:
         raise InputError(f"a mixture needs one weight ≥ 0 for each of its parts, but {len(parts)} parts have {shares}.")
     return _Mixture(parts, shares)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gaps(Mask):
+    queries: Mask
+
+    def draw(self, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+        return self.queries.draw(shape, generator)
+
+    def __call__(self, values: Tensor, generator: torch.Generator | None = None, truth: Tensor | None = None) -> Query:
+        observed, known = self.draw(values.shape, generator).to(values.device), ~values.isnan()
+        return Query(values, observed & known, ~observed & known, truth)
+
+
+def gaps(queries: Mask) -> Mask:
+    """The same queries about rows with gaps (NaN): a gap is neither observed nor a target.
+
+    Example:
+        >>> import torch
+        >>> from qtcore.query import fixed, gaps
+        >>> queries = gaps(fixed(torch.tensor([True, True, False, False])))
+        >>> query = queries(torch.tensor([[1.0, torch.nan, 0.0, torch.nan]]))
+        >>> query.observed, query.target
+        (tensor([[ True, False, False, False]]), tensor([[False, False,  True, False]]))
+    """
+    return _Gaps(queries)
 
 
 KNOWN = (

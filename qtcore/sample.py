@@ -19,7 +19,7 @@ outwards, from the middle of an image.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from torch import Tensor
 from qtcore.errors import InputError
 from qtcore.inference.engine import named
 from qtcore.inference.sampling import smoothed
-from qtcore.io import images
+from qtcore.io import images, named_tables
 from qtcore.io.joint_tables import write_samples
 from qtcore.io.tables import MAX_BATCH, batches, table_for
 from qtcore.learn.run import device
@@ -38,6 +38,7 @@ from qtcore.models.base import Model
 from qtcore.models.builders import FILES
 from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import load
+from qtcore.models.table_model import TableModel
 from qtcore.query import Query
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
@@ -157,6 +158,22 @@ def write(model: Model, out: Path, samples: Tensor, faces: Tensor | None, one: b
         write_atomically(out, lambda path: write_samples(path, samples if faces is None else faces, names))
 
 
+def sample_named(model: TableModel, command: Command, out: Path) -> str:
+    """Write rows of a model of a table, by name; what was written."""
+    if out.suffix.lower() != ".csv" or command.keep or command.smooth or command.mask or command.evidence:
+        raise InputError("samples of a table are written as .csv; --keep, --smooth, --mask and --evidence are for others.")
+    table = model.table(None) if command.file is None else named_tables.read(model, command.file)
+    engine = (named(command.engine) if command.engine else model.engine).at(command.layers)
+    how: dict[str, Any] = {"order": command.order, "block": parse_block(command.block or "1"), "engine": engine}
+    generator = torch.Generator().manual_seed(command.seed)
+
+    def save(path: Path) -> None:
+        named_tables.sample_table(model, table, path, command.n, generator, **how)
+
+    write_atomically(out, save)
+    return f"{command.n} samples{'' if command.file is None else f' of each of {len(table)} rows'} are in {out}."
+
+
 def main() -> None:
     command = arguments(Command, prog="python -m qtcore.sample", description=__doc__)
     check(command)
@@ -164,6 +181,9 @@ def main() -> None:
     graph = command.model.lower().endswith(FILES)
     where = device(command.device)
     model = FactorGraph.from_file(command.model, device=where) if graph else load(command.model, where)
+    if isinstance(model, TableModel):
+        print(sample_named(model, command, out))
+        return
     query, names = read(model, command)
     query = query.to(model.device)
     block = parse_block(command.block or ("1" if model.image_shape is None else PATCH))

@@ -47,6 +47,7 @@ FIRST = (
     "notebooks/06_the_models_of_the_paper.ipynb",
     "notebooks/03_loops.ipynb",
     "notebooks/09_any_graph.ipynb",
+    "notebooks/11_your_own_table.ipynb",
     "notebooks/08_consistency.ipynb",
     "tests/app/test_memory.py",
 )

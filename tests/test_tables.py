@@ -77,11 +77,14 @@ def test_plots(name: str, tmp_path: Path) -> None:
         "grid": ["IoU % (higher is better)", "NCE in nats (lower is better)"],
         "depth": [],
         "joint": [],
+        "questions": [],
     }[name]
     ours = [record("qt", "rbm", "adult", bp=0.1), record("qt", "grbm", "frey", uniform=1.5, patches=1.4)]
     ours.append(record("qt", "grid", "border-fixed", iou=97.0, nce=0.03, iou_framed=96.0, nce_framed=0.04))
     ours.append(depths("grid", "border", [1, 2, 15], [0.5, 0.2, 0.1], iou=[20.0, 60.5, 97.25]))
     ours.append(joint("qt", "rbm", "adult", 13.9))
+    asked = {"questions": [0, 1, 2], "chosen": [40.0, 50.0, 70.0], "random": [40.0, 40.0, 41.0], "samples": 300}
+    ours.append(record("qt", "rbm", "adult") | {"table": "questions", "scores": asked})
     pictures = []
     for records in ([], ours):
         plots.plot(name, records, tmp_path / "plot.png")
@@ -165,6 +168,13 @@ def test_frey_rows() -> None:
     assert "1.550" in bp
     assert "1.600" in gibbs
     assert "not sampled" in gibbs.split("|")[3]
+    ours = [record("qt", "grbm", "frey", uniform=1.47, patches=1.46)]
+    ours.append(record("qt", "grbm", "frey-sigma", uniform=0.92, patches=0.9) | {"table": "frey"})
+    lines = tables.markdown("frey", ours).splitlines()
+    titles = ("QT", "QT, a learned σ for each pixel")
+    fixed, learned = (next(line for line in lines if line.startswith(f"| {title} |")) for title in titles)
+    assert ("1.470" in fixed, "1.503" in fixed) == (True, True)
+    assert ("0.920" in learned, "1.503" in learned) == (True, False)
 
 
 def test_summary_has_the_query_trained_figures() -> None:

@@ -17,7 +17,7 @@ import qtcore
 from app import engine, masks
 from app.cards import card
 from app.comparisons import Comparison
-from app.completions import Drawn, Joint, in_grey, sheet
+from app.completions import Drawn, Joint, in_grey, joint_model, sheet
 from app.components import Choices, Gallery, Painter, Player
 from app.components.player import GAUSSIAN_VIEWS, NCE_HIDDEN, RESIDUAL
 from app.frames import GaussianEncoder, Header
@@ -142,8 +142,8 @@ class FacesPage(PicturePage):
     presets = masks.FACES
     looks = ("smoothed", "with grain")
     note = (
-        f"All hidden pixels drawn together, {BLOCK} at a time that are far apart, in random orders. A draw has the model's own "
-        "grain, σ = 1; smoothed, each patch of it is at its mean given all others."
+        f"By a model with a learned σ for each pixel: all hidden pixels drawn together, {BLOCK} at a time that are far apart, "
+        "in random orders. A draw has the model's own grain; smoothed, each patch of it is at its mean given all others."
     )
 
     def __init__(self, shell: Shell) -> None:
@@ -274,7 +274,7 @@ class FacesPage(PicturePage):
 
     def joint_question(self) -> Joint:
         weights = self.weights[None]
-        return Joint(self.model, qtcore.Query(self.values[None], weights, weights < 1), BLOCK, smooth=True)
+        return Joint(joint_model(MODEL, self.model), qtcore.Query(self.values[None], weights, weights < 1), BLOCK, smooth=True)
 
     def pictures(self, drawn: Drawn) -> list[bytes]:
         def grey(values: Tensor) -> Bytes:

@@ -16,7 +16,7 @@ import qtcore
 from app import engine
 from app.cards import card
 from app.comparisons import Comparison
-from app.completions import Asked, Drawn, Joint, draw
+from app.completions import Asked, Drawn, Joint, draw, joint_model
 from app.components import Choices, Record
 from app.components.record import KNOWN, ROLES, SET_0, SET_1, TARGET, UNKNOWN, evidence
 from app.frames import BernoulliEncoder, Header
@@ -38,6 +38,10 @@ ASK = "Ask for at least one variable."
 KNOW = "Every variable is known: make at least one unknown or asked."
 EMPTY = "Ask for at least one variable to score the answer."
 UNNAMED = "The meaning of this set's variables was never published."
+JOINT = (
+    " Samples and what to ask next are answered by a model that was trained with any number of known variables, where one is "
+    "shipped."
+)
 GROUPED = (
     "In the data a group has at most one 1. The model has a bit for each variable and was not told so: it learned it in part, "
     "and the bars of a group need not add up to 1."
@@ -153,9 +157,10 @@ class RecordPage(OfModel):
         ones."""
         roles = torch.tensor(self.record.roles)
         query = qtcore.Query(self.values[None], torch.from_numpy(evidence(self.record.roles))[None])
+        model = joint_model(self.model_name, self.model)
         if self.record.shown == "next":
-            return tell_bits(Asking(self.model, query.to(self.model.device), about=roles == TARGET))
-        return draw(Joint(self.model, query, math.ceil(len(roles) / MAX_STEPS)), seed)
+            return tell_bits(Asking(model, query.to(model.device), about=roles == TARGET))
+        return draw(Joint(model, query, math.ceil(len(roles) / MAX_STEPS)), seed)
 
     def _show_answer(self, answer: Any) -> None:
         if isinstance(answer, Drawn):
@@ -250,7 +255,8 @@ def explanation(unnamed: bool) -> list[Viewable]:
             r"or set the group to a value beside it: what is asked is then still scored against the record as it was. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
-            + (UNNAMED if unnamed else GROUPED),
+            + (UNNAMED if unnamed else GROUPED)
+            + JOINT,
         ),
         *both_models(),
     ]

@@ -146,14 +146,14 @@ def log_z(model: FactorGraph, query: Query) -> float:
 
 
 def table(folder: Path) -> Iterator[str]:
-    """Lines of a table over all graphs of a folder that have reference marginals: plain, damped, residual and automatic
-    inference."""
+    """Lines of a table over all graphs of a folder that have reference marginals: plain, damped and residual belief
+    propagation, clusters, and automatic inference."""
     found = [path for path in sorted(folder.glob("*.uai")) if path.with_name(f"{path.name}.MAR").exists()]
     if not found:
         raise InputError(f"{folder} has no graph with its reference marginals (name.uai with name.uai.MAR).")
-    yield "| graph | variables | factors | width | bp | bp, damping 0.5 | residual, damping 0.5 | auto | |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    totals: list[list[float]] = [[], [], [], []]
+    yield "| graph | variables | factors | width | bp | bp, damping 0.5 | residual, damping 0.5 | join-graph | auto | |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    totals: list[list[float]] = [[], [], [], [], []]
     for path in found:
         model = FactorGraph.from_uai(path)
         evidence = path.with_name(f"{path.name}.evid")
@@ -161,8 +161,8 @@ def table(folder: Path) -> Iterator[str]:
         reference, query = uai.read_marginals(path.with_name(f"{path.name}.MAR"), model.n_states), model.query(known)
         order = order_of(model.graph(), model.evidence(query))
         by_bp = [ask(model, query, engine) for engine in (PLAIN, DAMPED, RESIDUAL)]
-        auto, cells = ask_auto(model, query), []
-        for answer, total in zip((*by_bp, auto), totals, strict=True):
+        joined, auto, cells = ask(model, query, JOINED, SECONDS), ask_auto(model, query), []
+        for answer, total in zip((*by_bp, joined, auto), totals, strict=True):
             result = compare(answer.marginals, reference, set(known))
             total.append(result.score)
             cells.append(f"{result.hellinger:.4f} ({result.score:.1f}{'' if answer.converged else ', not converged'})")

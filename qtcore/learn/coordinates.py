@@ -2,7 +2,8 @@
 
 Adam is not invariant to reparametrisation. Models with a temperature are optimised in the parametrisation of the authors'
 code: inference at T = 1 with weights W/T and c/T, and T as a factor on the final belief. They are stored in that of the
-paper. Other models are optimised as stored, but for a learned σ, whose coordinate is log σ, so that it stays positive.
+paper. Other models are optimised as stored, but for a learned σ, whose coordinate is log σ, so that it stays positive, and
+for tables that the model mixes (`Model.mixing`).
 Log-potentials of −∞ stay what they are: a coordinate is 0 there.
 """
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from qtcore.models.base import MIN_LEARNED_TEMPERATURE, Model
+from qtcore.support.tensors import along
 
 LOGARITHMIC = ("sigma",)
 """Parameters whose coordinates are their logarithms."""
@@ -27,6 +29,8 @@ class Coordinates:
         unit = T.detach() if T is not None and learned else self.fixed_unit
         ruled_out = {name: parameter.detach().isneginf() for name, parameter in self.parameters.items()}
         self.zeros = {name: zeros for name, zeros in ruled_out.items() if bool(zeros.any())}
+        mixable = self.parameters.keys() - self.zeros.keys()
+        self.mixing = {name: parts for name, parts in model.mixing().items() if name in mixable}
         self.tensors = {
             name: (self._stored(name, parameter.detach()) / (1 if name == "T" else unit)).clone().requires_grad_()
             for name, parameter in self.parameters.items()
@@ -36,12 +40,17 @@ class Coordinates:
         """A parameter as a coordinate, in the unit 1."""
         if name in LOGARITHMIC:
             return tensor.log()
+        if name in self.mixing:
+            inverse = [(axis, matrices.double().inverse()) for axis, matrices in self.mixing[name]]
+            return _mixed(tensor.double(), inverse).to(tensor.dtype)
         return tensor.masked_fill(self.zeros[name], 0) if name in self.zeros else tensor
 
     def _restored(self, name: str, tensor: Tensor) -> Tensor:
         """The inverse."""
         if name in LOGARITHMIC:
             return tensor.exp()
+        if name in self.mixing:
+            return _mixed(tensor, self.mixing[name])
         return tensor.masked_fill(self.zeros[name], -torch.inf) if name in self.zeros else tensor
 
     def values(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -66,3 +75,9 @@ class Coordinates:
             tensors["T"].clamp_(min=MIN_LEARNED_TEMPERATURE)
         for name, value in self.values(tensors).items():
             self.parameters[name].copy_(value)
+
+
+def _mixed(tensor: Tensor, parts: list[tuple[int, Tensor]]) -> Tensor:
+    for axis, matrices in parts:
+        tensor = along(axis, matrices, tensor)
+    return tensor

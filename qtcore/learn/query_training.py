@@ -49,6 +49,7 @@ class Progress:
     """The latest validation NCE in bits, if any."""
     best: float | None
     model: Model
+    settings: Settings
 
 
 def generator(*key: int) -> torch.Generator:
@@ -125,7 +126,7 @@ def fit(
     ):
         if not good:
             raise InputError(f"{name} must be {expected}, not {type(value).__name__}.")
-    settings = replace(settings or Settings(steps=1000), **_exclusive(changes))
+    settings = replace(settings or Settings(steps=1000), **chosen(changes))
     engine = engine or model.engine
     if not engine.differentiable:
         raise InputError(f"{type(engine).__name__} has no gradients to train with; give another engine, such as qtcore.BP().")
@@ -147,7 +148,7 @@ def fit(
         del training.loss  # a traceback would keep it alive, and with it the process group and its threads
 
 
-def _exclusive(changes: dict[str, Any]) -> dict[str, Any]:
+def chosen(changes: dict[str, Any]) -> dict[str, Any]:
     """Either steps or epochs: giving one unsets the other; raise an InputError for a setting that there is not."""
     known = [field.name for field in fields(Settings)]
     for name in changes:
@@ -184,7 +185,8 @@ class _Training:
         self.loss: nn.Module = DistributedDataParallel(loss) if self.world > 1 else loss  # broadcasts rank 0's weights
         self.coordinates = Coordinates(model)
         tensors = self.coordinates.tensors
-        self.optimiser = torch.optim.Adam(tensors.values(), lr=settings.learning_rate)
+        adam = torch.optim.AdamW if settings.weight_decay else torch.optim.Adam
+        self.optimiser = adam(tensors.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self.average = {name: tensor.detach().clone() for name, tensor in tensors.items()} if settings.averaging else None
         self.steps = settings.total_steps(len(train[0]))
         self.step = 0
@@ -202,7 +204,7 @@ class _Training:
         start = time.monotonic() - self.seconds
         stopped = False
         self._check_finite("the parameter", self.coordinates.tensors)
-        while self.step < self.steps and not stopped:
+        while self.step < self.steps and not stopped and not self._exhausted():
             loss = self._one_step()
             self.step += 1
             self.seconds = time.monotonic() - start
@@ -211,15 +213,21 @@ class _Training:
                 self._validate()
             if callback is not None:
                 stopped = self._agree(
-                    bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model)))
+                    bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model, self.settings)))
                 )
-            if self.keeper is not None and (self.step % self.settings.save_every == 0 or self.step == self.steps or stopped):
+            last = self.step == self.steps or stopped or self._exhausted()
+            if self.keeper is not None and (last or self.step % self.settings.save_every == 0):
                 self._save()
         if self.best_tensors is not None and not stopped:
             self.coordinates.push(self.best_tensors)
         else:
             self.coordinates.push(self._kept())
         return self.model
+
+    def _exhausted(self) -> bool:
+        """Whether the last validations were no better than one before them."""
+        patience = self.settings.patience * self.settings.validate_every
+        return bool(patience) and self.best_step is not None and self.step >= self.best_step + patience
 
     def _agree(self, stop: bool) -> bool:
         """Whether any process was asked to stop: then all stop together."""

@@ -4,20 +4,18 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from types import FrameType
 
 from tqdm import tqdm
 
 from qtcore.learn.query_training import Progress
-from qtcore.learn.settings import Settings
 
 
 class Reporter:
     """Reports the progress of a training, and stops it in an orderly way when a signal asks for it."""
 
-    def __init__(self, folder: Path, settings: Settings, quiet: bool) -> None:
-        self.folder, self.settings, self.quiet = folder, settings, quiet
+    def __init__(self, quiet: bool, unit: str = "img") -> None:
+        self.quiet, self.unit = quiet, unit
         self.signal: int | None = None
         self.bar: tqdm | None = None
         self.shown: tuple[int, float] | None = None  # the last step of which a line was printed, and when
@@ -35,11 +33,11 @@ class Reporter:
     def _show(self, progress: Progress) -> None:
         if sys.stderr.isatty():
             if self.bar is None:
-                batch, size = self.settings.batch, os.get_terminal_size(sys.stderr.fileno())
+                batch, size = progress.settings.batch, os.get_terminal_size(sys.stderr.fileno())
                 self.bar = tqdm(
                     total=progress.steps * batch,
                     initial=(progress.step - 1) * batch,
-                    unit="img",
+                    unit=self.unit,
                     unit_scale=True,
                     ncols=size.columns or 80,  # some terminals do not know their size
                     nrows=size.lines or 24,
@@ -47,13 +45,13 @@ class Reporter:
                 )
             valid = f"valid {in_bits(progress.valid)}, best {in_bits(progress.best)}"
             self.bar.set_postfix_str(f"loss {progress.loss:.4f}, {valid}", refresh=False)
-            self.bar.update(self.settings.batch)
-        elif progress.step % self.settings.validate_every == 0 or progress.step == progress.steps:
+            self.bar.update(progress.settings.batch)
+        elif progress.step % progress.settings.validate_every == 0 or progress.step == progress.steps:
             now = time.monotonic()
             speed = ""
             if self.shown is not None:
-                images = (progress.step - self.shown[0]) * self.settings.batch
-                speed = f", {images / (now - self.shown[1]):.0f} img/s"
+                seen = (progress.step - self.shown[0]) * progress.settings.batch
+                speed = f", {seen / (now - self.shown[1]):.0f} {self.unit}/s"
             self.shown = progress.step, now
             valid = f"valid {in_bits(progress.valid)}, best {in_bits(progress.best)} bits"
             print(f"step {progress.step}/{progress.steps}: loss {progress.loss:.4f} nats, {valid}{speed}", flush=True)

@@ -34,6 +34,8 @@ class Settings:
     """Samples in a minibatch, over all processes."""
     learning_rate: float = 0.01
     """Learning rate of Adam."""
+    weight_decay: float = 0.0
+    """What of each weight is taken away in a step, in units of the learning rate (AdamW); 0 for Adam."""
     schedule: Schedule = "constant"
     """How the rate falls to zero at the end: not at all, linearly or as a cosine, from `decay_from` on."""
     decay_from: float = 0.5
@@ -53,6 +55,8 @@ class Settings:
     """Steps between validations."""
     valid_rows: int = 5000
     """Largest number of validation rows to use."""
+    patience: int = 0
+    """Stop after so many validations without a better one; 0 goes on to the end."""
     save_every: int = 200
     """Steps between saved states."""
 
@@ -67,6 +71,7 @@ class Settings:
             "steps": self.steps is None or self.steps > 0,
             "batch": self.batch > 0,
             "learning_rate": 0 < self.learning_rate <= MAX_RATE,
+            "weight_decay": self.weight_decay >= 0 and self.weight_decay * self.learning_rate <= 1,
             "decay_from": 0 <= self.decay_from <= 1,
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
@@ -75,6 +80,7 @@ class Settings:
             "seed": self.seed >= 0,
             "validate_every": self.validate_every > 0,
             "valid_rows": self.valid_rows > 0,
+            "patience": self.patience >= 0,
             "save_every": self.save_every > 0,
         }
         for name, good in checks.items():

@@ -117,6 +117,11 @@ class Model(nn.Module):
         """The default queries for training and scoring: each variable is a target with probability ½."""
         return uniform()
 
+    def mixing(self) -> dict[str, list[tuple[int, Tensor]]]:
+        """For some parameters [F, …], which are stacks of tables, invertible matrices [F, n, n] along an axis: training changes
+        such a table not entry by entry, but as the matrices mix them."""
+        return {}
+
     def upgraded(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The stored tensors by their names of today, from those of a file that an older version may have written."""
         return tensors

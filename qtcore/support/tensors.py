@@ -42,6 +42,12 @@ def log_sum(log: Tensor, dim: "int | list[int]") -> Tensor:
     return total.squeeze(dim) if isinstance(dim, int) else total.squeeze(tuple(dim))
 
 
+def along(axis: int, matrices: Tensor, stack: Tensor) -> Tensor:
+    """A stack of arrays [F, …], each with its own matrix of [F, n, n] applied along an axis."""
+    first = stack.movedim(axis, 1)
+    return (matrices @ first.flatten(2)).unflatten(2, first.shape[2:]).movedim(1, axis)
+
+
 def is_batched(tensor: Tensor) -> bool:
     """Whether torch.vmap runs over this tensor, also inside other transforms of torch.func."""
     if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():

@@ -37,7 +37,7 @@ def test_every_figure_of_the_paper_is_there() -> None:
     html = results.html([])
     for printed in TABLE_1.values():
         assert f"paper {printed.mean:.3f}" in html
-    assert verdicts(html).count("not yet trained") == len(TABLE_1) + 8 + 2 + 12 + 1
+    assert verdicts(html).count("not yet trained") == len(TABLE_1) + 10 + 2 + 12 + 1
     assert html.count("<svg") == 3
 
 

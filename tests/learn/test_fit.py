@@ -367,3 +367,33 @@ def test_a_grid_is_trained_on_whatever_it_is_shown() -> None:
     assert same(default, weights_of(fit(build("GridMRF"), data, queries=fixed())))
     assert not same(default, weights_of(fit(build("GridMRF"), data, queries=uniform(0.5))))
     assert isinstance(fit(GridMRF(5, 5, (2, 1, 1), 2), data, steps=1), GridMRF)  # the size is that of the data
+
+
+def test_weights_decay_besides_the_step_of_adam() -> None:
+    """In the first step, by learning rate × decay × weight: that step does not depend on it otherwise."""
+    after = {}
+    for decay in (0.0, 0.5):
+        torch.manual_seed(0)
+        model = qtcore.RBM(6, 2)
+        before = model.W.detach().clone()
+        rows = (torch.arange(60).reshape(10, 6) % 5 < 2).float()
+        after[decay] = qtcore.fit(model, rows, steps=1, batch=10, learning_rate=0.1, weight_decay=decay).W.detach()  # type: ignore[union-attr]
+    torch.testing.assert_close(after[0.5], after[0.0] - 0.1 * 0.5 * before)
+
+
+def test_patience_ends_a_training_that_gets_no_better() -> None:
+    torch.manual_seed(0)
+    rows = (torch.rand(40, 6) < 0.5).float()
+    steps: list[int] = []
+    model = qtcore.fit(
+        qtcore.RBM(6, 8),
+        rows[:20],
+        rows[20:],
+        steps=500,
+        batch=20,
+        learning_rate=0.1,
+        validate_every=2,
+        patience=3,
+        callback=lambda progress: bool(steps.append(progress.step)),  # type: ignore[func-returns-value]
+    )
+    assert steps[-1] == model.provenance.step + 6 < 500  # type: ignore[operator]
