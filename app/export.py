@@ -40,7 +40,7 @@ TEXTS = {
     "faces": "Each map is the model's answer after one layer of belief propagation: the mean and the standard deviation of "
     "every hidden pixel, given those that are seen. Their difference from the picture is shown where it is known.",
     "contours": "A noisy drawing, of which some parts may be hidden. After each layer of belief propagation the model says for "
-    "every pixel how probable it is that it lies on a contour, inside or outside, how uncertain that is, and which of its hidden "
+    "every pixel how probable it is that it is on a contour, inside or outside, how uncertain it is, and which of its hidden "
     "states of a contour wins.",
     "digits": "Each map is the model's answer after one layer of belief propagation: for every hidden pixel the probability "
     "that it is 1, given those that are seen, and the entropy of that. Their difference from the picture is shown too.",
