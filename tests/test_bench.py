@@ -84,7 +84,7 @@ def test_tables() -> None:
         "load_before": 0.1,
     }
     text = benchmark.tables(result)
-    assert "| grid: step (naive: 4 at a time) | 3000 (2000) ms | 40 (35) ms | 75× (57×) | 1.0e-07 |" in text
+    assert "| grid: step (naive: 4 at a time) | 3000 (2000) ms | 40.0 (35.0) ms | 75× (57×) | 1.0e-07 |" in text
     assert "step: 45 % of 200 GFLOP/s" in text
     assert "| grid | 1024 MiB | 64 MiB | 16.0× |" in text
 

@@ -257,11 +257,16 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def _ms(seconds: float) -> str:
+    """Milliseconds, with a decimal where there are few."""
+    return f"{1e3 * seconds:.{0 if seconds >= 0.1 else 1}f}"
+
+
 def tables(result: dict[str, Any]) -> str:
     """The numbers as Markdown."""
     lines = ["| | naive | fast | ratio | difference in loss |", "|---|---|---|---|---|"]
     for title, entry in result["cases"].items():
-        times = " | ".join(f"{1e3 * entry[side]:.4g} ({1e3 * entry[f'{side}_best']:.4g}) ms" for side in ("naive", "fast"))
+        times = " | ".join(f"{_ms(entry[side])} ({_ms(entry[f'{side}_best'])}) ms" for side in ("naive", "fast"))
         ratios = f"{entry['naive'] / entry['fast']:.0f}× ({entry['naive_best'] / entry['fast_best']:.0f}×)"
         lines.append(f"| {title} (naive: {entry['naive_images']} at a time) | {times} | {ratios} | {entry['difference']:.1e} |")
     lines += ["", "Milliseconds for the batch: medians, and in brackets the best of all runs."]
