@@ -1,9 +1,8 @@
 """The app. Served by `make app`, that is `panel serve app/`, at http://localhost:5006."""
 
 import panel as pn
-
-from app import sessions
-from app.shell import Shell, guarded, refusal
+from qtcore_app import sessions
+from qtcore_app.shell import Shell, guarded, refusal
 
 pn.extension("katex")
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
 # Until `qtcore.support.cli.guarded` runs, Ctrl-C ends a command of ours, and nobody else's, without the traceback of an import.
 # While Python imports what the module after -m lies in, "-m" stands in the place of that module in argv.
@@ -32,6 +33,9 @@ from qtcore.models.table_model import TableModel
 from qtcore.query import Query
 from qtcore.tabular import Table, describe
 
+if TYPE_CHECKING:
+    from qtcore_app.inline import widget as widget
+
 __all__ = [
     "BP",
     "DBM",
@@ -60,3 +64,12 @@ __all__ = [
     "next_question",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """The painter and player for notebooks, on first use: they need the extra `app`, and take a second to import."""
+    if name == "widget":
+        from qtcore.support.extras import required
+
+        return required("qtcore_app.inline", "app").widget
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

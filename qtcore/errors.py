@@ -29,6 +29,10 @@ class BackendError(ValueError):
     """The native backend was requested explicitly but is not available; the message says why."""
 
 
+class MissingExtraError(ImportError, ValueError):
+    """Something needs an optional dependency that is not installed; the message says how to install it."""
+
+
 def out_of_memory(error: Exception) -> bool:
     """Whether the error means out of memory; on the CPU torch raises a plain RuntimeError."""
     import torch

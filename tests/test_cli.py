@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample", "doctor")
-COMMANDS = [*(f"qtcore.{name}" for name in NAMES), "qtcore", "qtcore train", "app.bench", "app.pictures"]
+COMMANDS = [*(f"qtcore.{name}" for name in NAMES), "qtcore", "qtcore train", "qtcore_app.bench", "qtcore_app.pictures"]
 
 INTERRUPT = """
 import os, signal, sys
@@ -49,13 +49,13 @@ def test_an_interrupt_that_is_ignored_stays_so(tmp_path: Path) -> None:
 def test_nobody_else_s_command_is_touched(words: str, tmp_path: Path) -> None:
     """One that imports this library while it is itself being imported."""
     (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "__init__.py").write_text("import app\nimport qtcore\n")
+    (tmp_path / "theirs" / "__init__.py").write_text("import qtcore_app\nimport qtcore\n")
     (tmp_path / "theirs" / "__main__.py").write_text("import signal\nprint(signal.getsignal(signal.SIGINT).__name__)\n")
     result = start(tmp_path, words)
     assert (result.stdout, result.stderr) == (b"default_int_handler\n", b"")
 
 
-@pytest.mark.parametrize("command", ["qtcore.train", "app.bench"])
+@pytest.mark.parametrize("command", ["qtcore.train", "qtcore_app.bench"])
 def test_help_to_nobody(command: str, tmp_path: Path) -> None:
     result = start(tmp_path, f"{command} --help >&-")
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")

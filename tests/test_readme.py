@@ -10,13 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
 SNIPPETS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-COMMANDS = sorted(set(re.findall(r"python -m ((?:qtcore|app)\.\w+)", TEXT)))
+COMMANDS = sorted(set(re.findall(r"python -m ((?:qtcore|qtcore_app)\.\w+)", TEXT)))
 LINKS = [link for link in re.findall(r"\]\(([^)#]+)\)", TEXT) if "://" not in link]
 
 
 def test_there_is_something_to_check() -> None:
     assert len(SNIPPETS) >= 2
-    assert {"qtcore.train", "qtcore.infer", "qtcore.reproduce", "app.pictures"} <= set(COMMANDS)
+    assert {"qtcore.train", "qtcore.infer", "qtcore.reproduce", "qtcore_app.pictures"} <= set(COMMANDS)
     assert "docs/pictures/face.gif" in LINKS
 
 

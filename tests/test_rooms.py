@@ -57,7 +57,7 @@ def imports(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             result |= {f"{node.module}.{alias.name}" for alias in node.names}
         result |= imports(node)
-    return {name for name in result if name.split(".")[0] in ("qtcore", "app", "panel", "param", "bokeh", "holoviews")}
+    return {name for name in result if name.split(".")[0] in ("qtcore", "qtcore_app", "panel", "param", "bokeh", "holoviews")}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -115,4 +115,4 @@ def test_notebooks_use_the_library_and_the_widget_alone(path: Path) -> None:
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             source = "".join(line for line in cell["source"] if not line.lstrip().startswith(("%", "!")))
-            assert not {name for name in imports(ast.parse(source)) if name.startswith("app.lab")}
+            assert not {name for name in imports(ast.parse(source)) if name.startswith("qtcore_app.lab")}

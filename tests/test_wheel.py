@@ -25,10 +25,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_contents(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"qtcore", "app"}
-    for package in ("qtcore", "app"):
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"qtcore", "qtcore_app"}
+    for folder in (ROOT / "qtcore", ROOT / "app" / "qtcore_app"):
         kinds = (".py", ".c", ".h", ".js", ".css")  # what is compiled or served goes along
-        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*") if path.suffix in kinds}
+        sources = {str(path.relative_to(folder.parent)) for path in folder.rglob("*") if path.suffix in kinds}
         assert sources <= names
     assert "qtcore/py.typed" in names
     entry = next(name for name in names if name.endswith("entry_points.txt"))
@@ -39,14 +39,14 @@ def test_contents(wheel: Path) -> None:
 
 
 def test_both_packages_import_from_it(wheel: Path, tmp_path: Path) -> None:
-    """Outside the clone, with the wheel alone on the path, `qtcore`, `app` and a shipped model come from it."""
+    """Outside the clone, with the wheel alone on the path, `qtcore`, `qtcore_app` and a shipped model come from it."""
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = """
-import torch, qtcore, app
+import torch, qtcore, qtcore_app
 from qtcore.models.files import checkpoint_folder
 model = qtcore.load("grbm/frey")
 assert model(qtcore.Query(torch.zeros(1, 560), torch.arange(560)[None] < 280)).mean.isfinite().all()
-print(qtcore.__file__, app.__file__, checkpoint_folder(), sep="\\n")
+print(qtcore.__file__, qtcore_app.__file__, checkpoint_folder(), sep="\\n")
 """
     result = subprocess.run(
         [sys.executable, "-c", code],

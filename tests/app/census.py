@@ -9,11 +9,10 @@ from pathlib import Path
 import torch
 from bokeh.document import Document
 from bokeh.model import Model
+from qtcore_app import sessions
 from tornado.web import RequestHandler
 
-from app import sessions
-
-OURS = ("app.", "panel.", "panel_material_ui.")
+OURS = ("qtcore_app.", "panel.", "panel_material_ui.")
 
 
 class Sessions(RequestHandler):

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from qtcore_app.state import PAGES
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
-from app.state import PAGES
 from qtcore.support.files import cache_folder
 
 ROOT = Path(__file__).parents[2]

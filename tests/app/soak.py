@@ -14,7 +14,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from app.bench import FLAGS, PAUSE, stroke
+from qtcore_app.bench import FLAGS, PAUSE, stroke
+
 from qtcore.errors import InputError
 from qtcore.support.cli import arguments, guarded
 from tests.app.server import QUERIES, Server, connect, get, leave, served

@@ -1,10 +1,9 @@
 """Clones get the colour of the side on which the inside lies."""
 
 import numpy as np
-
-from app.clones import UNKNOWN, clone_colours, colours, sides
-from app.colours import tables
-from app.pages.contours import trained
+from qtcore_app.clones import UNKNOWN, clone_colours, colours, sides
+from qtcore_app.colours import tables
+from qtcore_app.pages.contours import trained
 
 
 def test_sides_of_a_square() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from qtcore_app import comparisons, engine
+from qtcore_app.comparisons import Comparison, offered
 
 import qtcore
-from app import comparisons, engine
-from app.comparisons import Comparison, offered
 from qtcore.models.base import Model
 
 

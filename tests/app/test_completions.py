@@ -7,19 +7,19 @@ import threading
 import numpy as np
 import pytest
 import torch
+from qtcore_app import colours, engine
+from qtcore_app.completions import CHANGED, Joint, N, draw, in_colour, in_grey
+from qtcore_app.components.record import KNOWN, TARGET, UNKNOWN
+from qtcore_app.pages import contours
+from qtcore_app.pages.contours import ContoursPage
+from qtcore_app.pages.digits import DigitsPage
+from qtcore_app.pages.faces import FacesPage, to_grey
+from qtcore_app.pages.picture import HIDE
+from qtcore_app.pages.records import ASK, KNOW, RecordPage
+from qtcore_app.sheets import COVER
+from qtcore_app.shell import Shell
 
 import qtcore
-from app import colours, engine
-from app.completions import CHANGED, Joint, N, draw, in_colour, in_grey
-from app.components.record import KNOWN, TARGET, UNKNOWN
-from app.pages import contours
-from app.pages.contours import ContoursPage
-from app.pages.digits import DigitsPage
-from app.pages.faces import FacesPage, to_grey
-from app.pages.picture import HIDE
-from app.pages.records import ASK, KNOW, RecordPage
-from app.sheets import COVER
-from app.shell import Shell
 from qtcore import Query
 from qtcore.inference.questions import next_question
 from qtcore.inference.sampling import smoothed

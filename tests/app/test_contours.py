@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
+from qtcore_app.pages.contours import labels_of
+from qtcore_app.pictures import drawings
 
-from app.pages.contours import labels_of
-from app.pictures import drawings
 from qtcore.data.border import CONTOUR, IN, OUT, border_labels
 
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from qtcore_app import engine, samples
+from qtcore_app.components.record import KNOWN, TARGET, UNKNOWN
+from qtcore_app.frames import unpack
+from qtcore_app.pages.digits import DigitsPage
+from qtcore_app.pages.pixels import PixelsPage
+from qtcore_app.pages.records import RecordPage
+from qtcore_app.shell import Shell
+from qtcore_app.state import decode_bytes, encode_bytes
 
 import qtcore
-from app import engine, samples
-from app.components.record import KNOWN, TARGET, UNKNOWN
-from app.frames import unpack
-from app.pages.digits import DigitsPage
-from app.pages.pixels import PixelsPage
-from app.pages.records import RecordPage
-from app.shell import Shell
-from app.state import decode_bytes, encode_bytes
 from qtcore.data import originals, variable_names
 from qtcore.errors import ModelFileError
 

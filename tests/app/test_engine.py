@@ -10,10 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-
-import qtcore
-from app import engine
-from app.frames import (
+from qtcore_app import engine
+from qtcore_app.frames import (
     BernoulliEncoder,
     Channel,
     GaussianEncoder,
@@ -24,6 +22,8 @@ from app.frames import (
     truth_bytes,
     unpack,
 )
+
+import qtcore
 from qtcore.metrics import nce
 from qtcore.models.base import Model
 from tests.app.server import PATIENCE

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from qtcore_app import export
+from qtcore_app.frames import unpack
 
-from app import export
-from app.frames import unpack
 from tests.commands import Command, command  # noqa: F401  (a fixture)
 
 ADDRESS = "?page=digits&image=test-2&mask=bAAAAAP____8&layer=3&pixel=1-2"
@@ -52,4 +52,4 @@ def test_an_address_that_shows_something_else(command: Command, tmp_path: Path, 
 
 def test_a_name_that_is_not_a_page(command: Command, tmp_path: Path) -> None:  # noqa: F811
     assert command(export.main, tmp_path / "page.gif").sentence == "the page is HTML, so 'page.gif' should end in .html."
-    assert "python -m app.export face.html" in command(export.main, "--help").out
+    assert "python -m qtcore_app.export face.html" in command(export.main, "--help").out

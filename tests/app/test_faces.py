@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-
-from app import masks
-from app.frames import unpack
-from app.pages.faces import (
+from qtcore_app import masks
+from qtcore_app.frames import unpack
+from qtcore_app.pages.faces import (
     EXPECTED,
     SHAPE,
     SMOOTHED,
@@ -21,8 +20,8 @@ from app.pages.faces import (
     to_grey,
     trained,
 )
-from app.shell import Shell
-from app.state import encode_bytes
+from qtcore_app.shell import Shell
+from qtcore_app.state import encode_bytes
 
 ENTROPY = 0.5 * math.log2(2 * math.pi * math.e)
 """Bits of a pixel with the model's own noise, σ = 1."""

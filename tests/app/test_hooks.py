@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from bokeh.document import Document
 from panel.io import document as panel_document
+from qtcore_app import hooks
 from tornado.iostream import IOStream
 from tornado.websocket import WebSocketClosedError
-
-from app import app_hooks
 
 
 def record(error: Exception) -> logging.LogRecord:
@@ -24,9 +23,9 @@ def record(error: Exception) -> logging.LogRecord:
 
 
 def test_closed_windows_are_no_errors() -> None:
-    assert not app_hooks.goodbye(record(WebSocketClosedError()))
-    assert app_hooks.goodbye(record(RuntimeError()))
-    assert app_hooks.goodbye(logging.LogRecord("asyncio", logging.ERROR, "", 0, "", (), None))
+    assert not hooks.goodbye(record(WebSocketClosedError()))
+    assert hooks.goodbye(record(RuntimeError()))
+    assert hooks.goodbye(logging.LogRecord("asyncio", logging.ERROR, "", 0, "", (), None))
 
 
 class Connection:
@@ -66,9 +65,9 @@ async def _two_messages() -> list[str]:
 
 def test_no_message_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(panel_document.extra_socket_handlers, Connection, Connection.write)  # type: ignore[arg-type]
-    monkeypatch.setattr(panel_document, "_dispatch_msgs", app_hooks._dispatch)
+    monkeypatch.setattr(panel_document, "_dispatch_msgs", hooks._dispatch)
     assert asyncio.run(_two_messages()) == ["mask"]  # once Panel writes both, dispatch_all can go
-    monkeypatch.setattr(panel_document, "_dispatch_msgs", app_hooks.dispatch_all)
+    monkeypatch.setattr(panel_document, "_dispatch_msgs", hooks.dispatch_all)
     assert asyncio.run(_two_messages()) == ["mask", "picture"]
 
 
@@ -98,7 +97,7 @@ async def _pictures_that_nobody_reads() -> tuple[int, bool]:
 
 def test_who_does_not_read_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(panel_document.extra_socket_handlers, Connection, Connection.write)  # type: ignore[arg-type]
-    monkeypatch.setattr(panel_document, "_dispatch_msgs", app_hooks.dispatch_all)
+    monkeypatch.setattr(panel_document, "_dispatch_msgs", hooks.dispatch_all)
     waiting, closed = asyncio.run(_pictures_that_nobody_reads())
     assert closed
-    assert app_hooks.MAX_UNREAD - 2 * 2**20 < waiting < app_hooks.MAX_UNREAD + 2 * 2**20
+    assert hooks.MAX_UNREAD - 2 * 2**20 < waiting < hooks.MAX_UNREAD + 2 * 2**20

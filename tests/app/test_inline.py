@@ -1,15 +1,14 @@
-"""`app.widget` shows any model with an image shape."""
+"""`qtcore.widget` shows any model with an image shape."""
 
 import struct
 
 import numpy as np
 import pytest
 import torch
+from qtcore_app.frames import unpack
+from qtcore_app.inline import Inline, shape_of
 
-import app
 import qtcore
-from app.frames import unpack
-from app.inline import Inline, shape_of
 from qtcore.errors import InputError
 
 
@@ -56,19 +55,19 @@ def test_grid() -> None:
 
 def test_what_cannot_be_shown_is_refused() -> None:
     with pytest.raises(InputError, match="image_shape"):
-        app.widget(qtcore.RBM(12, 5))
+        qtcore.widget(qtcore.RBM(12, 5))
     with pytest.raises(InputError, match="13 numbers"):
-        app.widget(qtcore.RBM(12, 5), torch.zeros(13), image_shape=(3, 4))
+        qtcore.widget(qtcore.RBM(12, 5), torch.zeros(13), image_shape=(3, 4))
     with pytest.raises(InputError, match="sides from 1"):
         shape_of(qtcore.RBM(12, 5), (1, 1000))
     with pytest.raises(AttributeError):
-        app.nothing  # noqa: B018
+        qtcore.nothing  # noqa: B018
 
 
 def test_the_documented_call() -> None:
     from qtcore.data import faces_offline
 
-    assert len(app.widget(qtcore.load("grbm/frey"), faces_offline()[0])) == 2  # type: ignore[arg-type]
+    assert len(qtcore.widget(qtcore.load("grbm/frey"), faces_offline()[0])) == 2  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("engine", [qtcore.Exact(), qtcore.Gibbs(6, burn=2, every=1), qtcore.BP(n_layers=4, damping=0.5)])

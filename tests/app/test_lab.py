@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from qtcore_app.components.lab import ACTIONS, LabView, decode_action
+from qtcore_app.lab import inference, training
+from qtcore_app.lab.graphs import GRAPHS, PRESETS, Lab, decode, default, encode, preset
+from qtcore_app.pages.lab import LabPage, applied
+from qtcore_app.shell import Shell
 
-from app.components.lab import ACTIONS, LabView, decode_action
-from app.lab import inference, training
-from app.lab.graphs import GRAPHS, PRESETS, Lab, decode, default, encode, preset
-from app.pages.lab import LabPage, applied
-from app.shell import Shell
 from qtcore import exact, examples
 from qtcore.inference.bp.binary import transfer
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
-from app import logs
+from qtcore_app import logs
 
 
 @pytest.fixture

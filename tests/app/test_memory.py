@@ -8,7 +8,7 @@ import pytest
 
 from tests.app.server import QUERIES, Server, connect, get, leave, served, until
 
-OF_ONE_USER = ("app.shell.", "app.tour.", "app.components.", "bokeh.models.layouts.")
+OF_ONE_USER = ("qtcore_app.shell.", "qtcore_app.tour.", "qtcore_app.components.", "bokeh.models.layouts.")
 
 
 async def visits(url: str) -> None:

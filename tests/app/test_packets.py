@@ -5,8 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-
-from app.components import Choices, Gallery, Knobs, Painter, decode_packet
+from qtcore_app.components import Choices, Gallery, Knobs, Painter, decode_packet
 
 SHAPE = (4, 3)
 

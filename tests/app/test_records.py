@@ -6,14 +6,14 @@ import struct
 import numpy as np
 import pytest
 import torch
+from qtcore_app.components import Record
+from qtcore_app.components.record import KNOWN, SET_0, SET_1, TARGET, UNKNOWN, decode_roles, evidence, grouped
+from qtcore_app.frames import unpack
+from qtcore_app.pages.digits import DigitsPage
+from qtcore_app.pages.records import GROUPED, PRESETS, RecordPage, preset
+from qtcore_app.shell import Shell
 
 import qtcore
-from app.components import Record
-from app.components.record import KNOWN, SET_0, SET_1, TARGET, UNKNOWN, decode_roles, evidence, grouped
-from app.frames import unpack
-from app.pages.digits import DigitsPage
-from app.pages.records import GROUPED, PRESETS, RecordPage, preset
-from app.shell import Shell
 from qtcore.data import variable_names
 
 

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from qtcore_app.pages import results
 
-from app.pages import results
 from qtcore.paper.cells import cells
 from qtcore.paper.printed import DATASETS, TABLE_1
 from qtcore.paper.tables import TABLES

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from qtcore_app import sessions
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError
 
-from app import sessions
 from tests.app.server import Server, connect, get, leave, provoke, say, served, status
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from app import app_hooks, sessions
+from qtcore_app import app_hooks, sessions
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,11 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-
-from app import sheets
-from app.pages.contours import ContoursPage
-from app.pages.faces import FacesPage
-from app.sheets import GAP, LEGEND, TITLE, TOP, Sheet, hatched
-from app.shell import Shell
+from qtcore_app import sheets
+from qtcore_app.pages.contours import ContoursPage
+from qtcore_app.pages.faces import FacesPage
+from qtcore_app.sheets import GAP, LEGEND, TITLE, TOP, Sheet, hatched
+from qtcore_app.shell import Shell
 
 
 def sheet_of(page: FacesPage | ContoursPage) -> Sheet:

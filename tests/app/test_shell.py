@@ -6,10 +6,9 @@ import weakref
 import panel as pn
 import panel_material_ui as pmui
 import pytest
-
-from app import engine, shell
-from app.shell import Shell, guarded, refusal, window
-from app.state import PAGES
+from qtcore_app import engine, shell
+from qtcore_app.shell import Shell, guarded, refusal, window
+from qtcore_app.state import PAGES
 
 
 def watchers() -> int:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-from app.state import MAX_TEXT, State, _text, decode_bytes, encode_bytes, merged, parse_noise, pixel_of, pixel_text
+from qtcore_app.state import MAX_TEXT, State, _text, decode_bytes, encode_bytes, merged, parse_noise, pixel_of, pixel_text
 
 SHAPE = (28, 20)
 binary = st.sampled_from([0, 255])

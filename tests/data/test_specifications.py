@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from qtcore_app import samples
 
 import qtcore
-from app import samples
 from qtcore.data import SPECIFICATIONS, Dataset, Specification, load, names, originals, variable_names
 from qtcore.data.binary_sets import SETS
 from qtcore.data.checks import Findings, recorded, shapes

@@ -8,9 +8,8 @@ import panel_material_ui as pmui
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from app.shell import Shell
-from app.state import PAGES, State
+from qtcore_app.shell import Shell
+from qtcore_app.state import PAGES, State
 
 from .support import COUNTS, few
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from qtcore_app.uploads import UploadError, drawing_from, face_from, read_image
 
-from app.uploads import UploadError, drawing_from, face_from, read_image
 from qtcore.io import images
 
 from .support import tried

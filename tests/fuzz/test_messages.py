@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from qtcore_app.state import PAGES
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError
-
-from app.state import PAGES
 
 from ..app.server import Server, connect, served
 from .support import COUNTS, few

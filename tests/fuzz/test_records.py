@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from qtcore_app.pages import results
 
-from app.pages import results
 from qtcore.models.files import checkpoint_folder
 from qtcore.paper.tables import TABLES, markdown
 

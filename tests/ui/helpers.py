@@ -7,8 +7,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 from numpy.typing import NDArray
-
-from app.state import State, decode_bytes
+from qtcore_app.state import State, decode_bytes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

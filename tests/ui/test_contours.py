@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
-
-from app.pages.contours import OPENS_WITH, galleries
-from app.state import decode_bytes
+from qtcore_app.pages.contours import OPENS_WITH, galleries
+from qtcore_app.state import decode_bytes
 
 from .helpers import GRID, drag, hidden, open_page, picture, seq, state, tool, wait_for_another, wait_for_result, wait_until
 

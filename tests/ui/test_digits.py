@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from app.components.record import KNOWN, SET_0, SET_1, TARGET, UNKNOWN
-from app.samples import samples
-from app.state import decode_bytes
+from qtcore_app.components.record import KNOWN, SET_0, SET_1, TARGET, UNKNOWN
+from qtcore_app.samples import samples
+from qtcore_app.state import decode_bytes
 
 from .helpers import at_widths, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
 

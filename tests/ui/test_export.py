@@ -1,10 +1,9 @@
-"""The page that `app.export` writes, in a browser."""
+"""The page that `qtcore_app.export` writes, in a browser."""
 
 from pathlib import Path
 
 import numpy as np
-
-from app import export
+from qtcore_app import export
 
 from .conftest import Watched
 from .helpers import picture, wait_until

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from PIL import Image
-
-from app import masks
-from app.state import decode_bytes
-from app.uploads import MAX_BYTES
+from qtcore_app import masks
+from qtcore_app.state import decode_bytes
+from qtcore_app.uploads import MAX_BYTES
 
 from .conftest import Contexts
 from .helpers import (

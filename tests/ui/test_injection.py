@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-
-from app.state import PAGES
+from qtcore_app.state import PAGES
 
 from .helpers import go_to, open_page
 

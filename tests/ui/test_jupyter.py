@@ -29,7 +29,7 @@ def notebook() -> dict[str, Any]:
     """What a notebook needs for the widget, with the metadata of ours."""
     sources = (
         "import panel as pn\nimport torch\n\nimport app\nimport qtcore\n\npn.extension(inline=True)",
-        'app.widget(qtcore.load("grbm/frey"), torch.zeros(560))',
+        'qtcore.widget(qtcore.load("grbm/frey"), torch.zeros(560))',
     )
     empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
     whole: dict[str, Any] = json.loads(OURS.read_text(encoding="utf-8"))

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-
-from app.lab.graphs import Lab, decode, default, encode
+from qtcore_app.lab.graphs import Lab, decode, default, encode
 
 from .helpers import at_widths, open_page, state, wait_until
 

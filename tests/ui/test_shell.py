@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from qtcore_app.shell import TITLES
+from qtcore_app.tour import CARDS
 
-from app.shell import TITLES
-from app.tour import CARDS
 from tests.app.server import Server, get, provoke, served
 
 from . import conftest

@@ -1,0 +1,370 @@
+"""Contours: which side of a broken, noisy line is the inside? The grid MRF with clones answers, layer by layer."""
+
+import functools
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from panel.viewable import Viewable
+from torch import Tensor
+
+import qtcore
+from qtcore.data.border import CONTOUR, IN, N_SPURIOUS, OUT, P_MISSING, add_noise, border_labels
+from qtcore.data.glyphs import draw_glyph
+from qtcore.data.inventory import holding
+from qtcore.data.mnist import load_mnist
+from qtcore.errors import DataError
+from qtcore.models.base import Model
+from qtcore.models.grid import GridMRF
+from qtcore_app import engine, masks
+from qtcore_app.cards import card
+from qtcore_app.clones import clone_colours
+from qtcore_app.comparisons import Comparison
+from qtcore_app.completions import Drawn, Joint, in_colour, sheet
+from qtcore_app.components import Choices, Gallery, Knobs, Painter, Player
+from qtcore_app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
+from qtcore_app.frames import GridEncoder, Header
+from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.shell import Shell
+from qtcore_app.state import decode_bytes, encode_bytes, parse_noise
+from qtcore_app.uploads import drawing_from
+
+log = logging.getLogger(__name__)
+
+SHAPE = (30, 30)
+MODELS = ("grid/border", "grid/border-glyphs")
+"""Models of digits; the first that is shipped answers."""
+DEPTH = 30
+"""Layers to show: the models were trained over fewer, and their answers stay."""
+LAYERS = (5, 60)
+"""Other numbers of layers to compare with."""
+BLOCK = 25
+"""Labels that are drawn at a time."""
+N_SHOWN = 10
+OPENS_WITH = 5
+"""The digit that a page opens with: found, but not within a few layers."""
+SEED = 4  # of the glyphs in the gallery
+MAX_MADE = 200
+"""Noisy digits to remember for undo; the painter can undo 100 strokes."""
+UNKNOWN = "The truth of a drawing is not known."
+NO_MODEL = "No trained grid model is shipped with this version: what you see is the untrained one."
+
+
+Noise = tuple[float, int, int]
+"""The missing fraction, spurious strokes, and the seed."""
+DRAWING = "drawing"
+"""The source of what a user drew or uploaded."""
+FOR_DRAWINGS = ("grid/drawings", *MODELS)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """A row of the gallery: label images [n, 30, 30] and what they are."""
+
+    key: str
+    label: str
+    heading: str
+    labels: Tensor
+
+
+def trained(source: str) -> tuple[str, GridMRF]:
+    """The name of the shipped model for such pictures, and the model; without a name, the untrained one."""
+    name = engine.first_available(*(FOR_DRAWINGS if source == DRAWING else MODELS))
+    model = engine.untrained(GridMRF(*SHAPE)) if name is None else engine.model(name)
+    return name or "", model  # type: ignore[return-value]
+
+
+@functools.cache
+def galleries() -> tuple[Digits, ...]:
+    """The digits available on this machine; nothing is downloaded."""
+    rows = []
+    try:
+        if holding("mnist").source is not None:
+            test = load_mnist()
+            assert test.truth is not None
+            first = [int((test.truth["test"] == digit).nonzero()[0]) for digit in range(10)]
+            rows.append(Digits("mnist", "MNIST", "Digits of MNIST (test set)", border_labels(test.test[first])))
+    except DataError as error:
+        log.info("no MNIST: %s", error)
+    rng = np.random.default_rng(SEED)
+    glyphs = torch.from_numpy(np.stack([draw_glyph(digit % 10, rng) for digit in range(N_SHOWN)]))
+    rows.append(Digits("glyph", "glyphs", "Digits in Pillow's font", border_labels(glyphs)))
+    return tuple(rows)
+
+
+def thumbnails(labels: Tensor) -> Bytes:
+    """Grey pictures of label images: the inside light, the contour dark."""
+    shades = torch.tensor([40, 255, 205], dtype=torch.uint8)  # CONTOUR, OUT, IN
+    return shades[labels.long()].numpy()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a noisy contour was made from."""
+
+    source: str
+    number: int
+    noise: Noise
+    labels: Tensor
+
+
+def labels_of(drawing: Bytes) -> Tensor:
+    """The truth of a drawing [h, w]: its pixels are CONTOUR, IN is what they enclose, as seen from the edge."""
+    drawn = torch.from_numpy(drawing > 127)
+    outside = torch.zeros(drawn.shape[0] + 2, drawn.shape[1] + 2, dtype=torch.bool)
+    free = torch.nn.functional.pad(~drawn, (1, 1, 1, 1), value=True)
+    outside[0] = True
+    for _ in range(outside.numel()):  # each round reaches the next pixels
+        reached = outside.clone()
+        reached[1:] |= outside[:-1]
+        reached[:-1] |= outside[1:]
+        reached[:, 1:] |= outside[:, :-1]
+        reached[:, :-1] |= outside[:, 1:]
+        reached &= free
+        if torch.equal(reached, outside):
+            break
+        outside = reached
+    inner = outside[1:-1, 1:-1]
+    return torch.where(drawn, CONTOUR, torch.where(inner, OUT, IN)).to(torch.uint8)
+
+
+class ContoursPage(PicturePage):
+    """One user's Contours page."""
+
+    name = "contours"
+    presets = masks.CONTOURS
+    note = (
+        f"The labels of all pixels drawn together, {BLOCK} at a time that are far apart, in random orders: each from its "
+        "marginal given the picture and the labels before."
+    )
+
+    def __init__(self, shell: Shell) -> None:
+        state = shell.states["contours"]
+        self.digits = galleries()
+        name, _ = trained("")
+        for source in ("", DRAWING):
+            clone_colours(trained(source)[1])  # now rather than at the first stroke
+        self.comparison = Comparison(name or MODELS[0], DEPTH, LAYERS, state.compare, self.refresh, LEFT)
+        self.noise = parse_noise(state.noise, (P_MISSING, N_SPURIOUS, 0))
+        self.labels: Tensor | None = None
+        self.made: dict[bytes, Origin] = {}
+        drawing = self._from_address(state.image, state.pixels, state.noise)
+        mask = restored_mask(state.mask, SHAPE, np.full(SHAPE, 255, np.uint8))
+        painter = Painter(drawing, mask, drawable=True, title="What the model sees", margin=0)
+        player = Player(
+            painter,
+            views=GRID_VIEWS,
+            charts=[RESIDUAL, NCE_ALL, IOU],
+            inspector="labels",
+            margin=0,
+            **restored_look(state, SHAPE, [12, 15]),
+        )
+        super().__init__(shell, painter, player)
+        shown = self._shown
+        self.gallery = Gallery(thumbnails(shown.labels), heading=shown.heading, width=LEFT, margin=0, zoom=1)
+        self.gallery.selected = self.number
+        self.row = self.digits.index(shown)  # of the gallery
+        self.sources = Choices(
+            labels=[*(digits.label for digits in self.digits), "empty canvas"],
+            selected=-1 if self.source == DRAWING else self.row,
+            width=LEFT,
+            margin=(6, 0, 0, 0),
+        )
+        self.knobs = Knobs(
+            heading="Noise",
+            knobs=[
+                {"label": "missing", "low": 0, "high": 60, "value": round(100 * self.noise[0]), "unit": " %"},
+                {"label": "strokes", "low": 0, "high": 20, "value": self.noise[1], "unit": ""},
+            ],
+            action="new noise",
+            width=LEFT,
+            margin=(14, 0, 0, 0),
+        )
+        self.upload.label = "Upload a drawing…"
+        self.gallery.param.watch(self._on_gallery, "clicks")
+        self.sources.param.watch(self._on_source, "clicks")
+        self.knobs.param.watch(self._on_noise, ["values", "actions"])
+        self.tell("" if name else NO_MODEL)
+        self.first()
+
+    # ------------------------------------------------------------------ which picture
+
+    @property
+    def _shown(self) -> Digits:
+        return next((digits for digits in self.digits if digits.key == self.source), self.digits[0])
+
+    def pick(self, source: str, number: int) -> Bytes:
+        """Choose a digit; return its noisy contour."""
+        self.source, self.number = source, number
+        self.labels = self._shown.labels[number]
+        return self._noisy()
+
+    def _noisy(self) -> Bytes:
+        """The chosen digit or drawing with noise, remembered so that undo can restore it."""
+        assert self.labels is not None
+        missing, strokes, seed = self.noise
+        noisy = (add_noise(self.labels, missing, strokes, seed).numpy() * 255).astype(np.uint8)
+        self.made[noisy.tobytes()] = Origin(self.source, self.number, self.noise, self.labels)
+        while len(self.made) > MAX_MADE:
+            self.made.pop(next(iter(self.made)))
+        return noisy
+
+    def _drawn(self) -> None:
+        """Mark the picture as the user's own drawing, whose truth is not known."""
+        self.source, self.number, self.labels = DRAWING, -1, None
+
+    def _from_address(self, image: str, pixels: str, noise: str) -> Bytes:
+        if image == DRAWING and (drawing := decode_bytes(pixels, SHAPE)) is not None:
+            self._drawn()
+            if noise:
+                self.labels = labels_of(drawing)
+                return self._noisy()
+            return np.where(drawing > 127, 255, 0).astype(np.uint8)
+        key, _, number = image.partition("-")
+        for digits in self.digits:
+            if digits.key == key and number.isdecimal() and int(number) < len(digits.labels):
+                return self.pick(key, int(number))
+        return self.pick(self.digits[0].key, min(OPENS_WITH, len(self.digits[0].labels) - 1))
+
+    def on_stroke(self) -> None:
+        """Refresh; a canvas that no noise has made is the user's drawing."""
+        origin = self.made.get(self.painter.image.tobytes())
+        if origin is None:
+            self._drawn()
+        else:
+            self.source, self.number, self.noise, self.labels = origin.source, origin.number, origin.noise, origin.labels
+        self._mark()
+        super().on_stroke()
+
+    def _mark(self) -> None:
+        """Show in the gallery and its buttons where the picture comes from."""
+        listed = self.digits[self.row].key == self.source
+        self.gallery.selected = self.number if listed else -1
+        self.sources.selected = self.row if listed else -1
+
+    def _show(self, drawing: Bytes) -> None:
+        self._mark()
+        self.painter.give(image=drawing)
+        self.refresh()
+
+    def _on_gallery(self, event: Any) -> None:
+        number = self.gallery.clicked()
+        if number is not None:
+            self._show(self.pick(self.digits[self.row].key, number))
+
+    def _on_source(self, event: Any) -> None:
+        number = self.sources.clicked()
+        if number is None:
+            return
+        if number == len(self.digits):
+            self._drawn()
+            self.painter.give(weights=np.full(SHAPE, 255, np.uint8))
+            self._show(np.zeros(SHAPE, np.uint8))
+            return
+        digits, self.row = self.digits[number], number
+        self.gallery.param.update(
+            heading=digits.heading,
+            images=thumbnails(digits.labels).tobytes(),
+            names=[f"image {i + 1}" for i in range(len(digits.labels))],
+        )
+        self._show(self.pick(digits.key, 0))
+
+    def take_upload(self, data: bytes) -> None:
+        drawing = drawing_from(data, SHAPE)
+        self._drawn()
+        self._show(drawing)
+
+    def _on_noise(self, *events: Any) -> None:
+        missing, strokes = self.knobs.numbers()
+        seed = self.noise[2]
+        if any(event.name == "actions" for event in events):
+            seed = (seed + 1) % 10**6
+        self.noise = (missing / 100, int(strokes), seed)
+        if self.labels is None:
+            self.labels = labels_of(self.painter.image)
+        self._show(self._noisy())
+
+    def address(self) -> dict[str, str]:
+        drawn = self.source == DRAWING
+        clean = self.painter.image if self.labels is None else np.where(self.labels.numpy() == CONTOUR, 255, 0)
+        missing, strokes, seed = self.noise
+        return {
+            "image": DRAWING if drawn else f"{self.source}-{self.number}",
+            "pixels": encode_bytes(clean.astype(np.uint8)) if drawn else "",
+            "noise": "" if self.labels is None else f"{missing:g}-{strokes}-{seed}",
+            "compare": self.comparison.value,
+        }
+
+    # ------------------------------------------------------------------ what to run
+
+    @property
+    def query(self) -> qtcore.Query:
+        values = torch.from_numpy((self.painter.image > 127).astype(np.float32))[None]
+        return qtcore.Query(values, torch.from_numpy(self.painter.weights.astype(np.float32))[None] / 255)
+
+    def lacking(self) -> str:
+        return ""  # no label is ever seen
+
+    def joint_question(self) -> Joint:
+        return Joint(trained(self.source)[1], self.query, BLOCK)
+
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        marginals: Any = drawn.marginals
+        return [sheet(*map(in_colour, (marginals.probs, drawn.samples, drawn.best)))]
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        query = self.query
+        name, model = trained(self.source)
+        if name and name != self.comparison.name:
+            self.comparison.use(name, DEPTH)
+        encoder = GridEncoder(model, self.labels)
+        header = Header(
+            SHAPE,
+            encoder.channels,
+            self.painter.seq,
+            encoder.truth_bytes(),
+            extra={"clones": clone_colours(model), "without": {"nce": UNKNOWN, "iou": UNKNOWN}},
+        )
+
+        def run(label: str, model: Model, n_layers: int) -> engine.Run:
+            return engine.Run(label, model, query, encoder, n_layers)
+
+        return header, self.comparison.runs(model, run)
+
+    def view(self) -> Viewable:
+        left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.show_row]
+        return arrange([*left, self.comparison.row, self.notice], self, explanation())
+
+
+def explanation() -> list[Viewable]:
+    """Three cards: the question, a layer, the clones."""
+    return [
+        card(
+            "What is asked",
+            r"The evidence is a line with gaps and false strokes: each pixel is on or off, with "
+            r"$p(\mathrm{on} \mid \mathrm{CONTOUR}) = 0.8$ and about $0.03$ outside. Which pixels are the contour, and "
+            r"which side is inside? Draw on the canvas, or hide pixels so that they give no evidence.",
+        ),
+        card(
+            "What happens in a layer",
+            r"Every pixel sends to each of its 8 neighbours what it believes without that neighbour: "
+            r"$m_{ij}(t) = \log \sum_s \exp\big(\theta_{ij}(s,t) + u_i(s) + \sum_{k \neq j} m_{ki}(s)\big)$. "
+            r"Information moves by one pixel per layer. Training asked for the right answer after 8 to 20 layers (for "
+            r"drawings up to 24), drawn anew in every step: it gets better with every layer, and stays. A model that was "
+            r"trained at 15 layers alone can be compared with; it is right there and nowhere else.",
+        ),
+        card(
+            "Clones",
+            r"CONTOUR has 64 hidden states that look the same. Training gives them different neighbours, so that each comes "
+            r"to stand for an orientation and a side. The colour shows on which side the inside lay, on other digits, where "
+            r"this clone won; grey clones have no preferred side.",
+        ),
+    ]
+
+
+def page(shell: Shell) -> Viewable:
+    """The content of the tab."""
+    return ContoursPage(shell).view()

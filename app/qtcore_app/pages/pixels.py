@@ -1,0 +1,162 @@
+"""Binary pictures with painted masks: 8×8 digits and 16×8 letters, for the RBM and the DBM."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from panel.viewable import Viewable
+
+import qtcore
+from qtcore.models.base import Model
+from qtcore.models.rbm import RBM
+from qtcore_app import engine, masks
+from qtcore_app.cards import card
+from qtcore_app.comparisons import Comparison
+from qtcore_app.completions import Drawn, Joint, in_grey, sheet
+from qtcore_app.components import Gallery, Painter, Player
+from qtcore_app.components.player import BERNOULLI_VIEWS, NCE_HIDDEN, RESIDUAL
+from qtcore_app.frames import BernoulliEncoder, Header
+from qtcore_app.pages.picture import LEFT, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.samples import Samples
+from qtcore_app.shell import Shell
+
+LAYERS = (3, 30)
+"""Other numbers of layers to compare with."""
+EMPTY = "Hide at least one pixel completely to score the answer."
+UNTRAINED = "No trained model of this kind is shipped with this version: what you see is an untrained one."
+
+
+class OfModel(ABC):
+    """A page with a query to a shipped model, which can be put to another one."""
+
+    samples: Samples
+    comparison: Comparison
+    model: Model
+    model_name: str
+
+    def use(self, model: str) -> None:
+        """Put the same query to another model."""
+        self.load(model)
+        self.comparison.use(model, self.model.n_layers)
+        self.refresh()
+
+    def load(self, model: str) -> None:
+        """Load the shipped model, or an untrained one with a sentence that says so."""
+        trained = model in qtcore.available()
+        self.model = engine.model(model) if trained else engine.untrained(RBM(self.samples.values.shape[1], 50))
+        self.model_name = model
+        self.tell("" if trained else UNTRAINED)
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Run the current query."""
+
+    @abstractmethod
+    def tell(self, sentence: str) -> None:
+        """Show a sentence to the user."""
+
+
+class PixelsPage(PicturePage, OfModel):
+    """One user's picture of a binary set."""
+
+    name = "digits"
+    presets = masks.PIXELS
+    note = "All hidden pixels drawn together, one after the other in random orders: each from its marginal given those before."
+
+    def __init__(self, shell: Shell, samples: Samples, model: str) -> None:
+        state = shell.states["digits"]
+        assert samples.shape is not None
+        self.samples, shape = samples, samples.shape
+        self.number = samples.number(state.image)
+        default = masks.PIXELS["nothing" if state.image else "left half"](shape, 0)
+        painter = Painter(samples.pictures()[self.number], restored_mask(state.mask, shape, default), margin=0)
+        player = Player(
+            painter,
+            views=BERNOULLI_VIEWS,
+            charts=[RESIDUAL, NCE_HIDDEN],
+            inspector="probability",
+            margin=0,
+            **restored_look(state, shape, [shape[0] // 2, shape[1] // 4]),
+        )
+        super().__init__(shell, painter, player)
+        zoom = 24 / shape[1]
+        self.gallery = Gallery(samples.pictures(), heading=samples.heading, width=LEFT, margin=(14, 0, 0, 0), zoom=zoom)
+        self.gallery.selected = self.number
+        self.gallery.param.watch(self._on_gallery, "clicks")
+        if not state.image and not state.mask:
+            self.preset_row.selected = list(self.presets).index("left half")
+        self.load(model)
+        self.comparison = Comparison(model, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
+        self.first()
+
+    def _on_gallery(self, event: Any) -> None:
+        number = self.gallery.clicked()
+        if number is not None:
+            self.number = self.gallery.selected = number
+            self.painter.give(image=self.samples.pictures()[number])
+            self.refresh()
+
+    def address(self) -> dict[str, str]:
+        image = f"{self.samples.key}-{self.number}"
+        return {"model": self.model_name, "image": image, "compare": self.comparison.value, "record": ""}
+
+    def question(self) -> tuple[Header, Sequence[engine.Run]]:
+        values = self.samples.values[self.number]
+        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+        target = weights[0] == 0
+        query = qtcore.Query(values[None], weights)
+        encoder = BernoulliEncoder(self.model, values, target)
+        extra = {"without": {"nce": EMPTY}}
+        header = Header(self.painter.shape, encoder.channels, self.painter.seq, encoder.truth_bytes(), extra=extra)
+
+        def run(label: str, model: Model, n_layers: int) -> engine.Run:
+            return engine.Run(label, model, query, encoder, n_layers)
+
+        return header, self.comparison.runs(self.model, run)
+
+    def joint_question(self) -> Joint:
+        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+        return Joint(self.model, qtcore.Query(self.samples.values[self.number][None], weights, weights < 1))
+
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        shape = self.painter.shape
+        parts = [in_grey(255 * values.reshape(-1, *shape)) for values in (drawn.marginals.mean, drawn.samples, drawn.best)]
+        return [sheet(*parts)]
+
+    def view(self, above: Sequence[Viewable]) -> Viewable:
+        left = [*above, self.gallery, self.preset_row, self.show_row, self.comparison.row, self.notice]
+        return arrange(left, self, explanation(self.samples.dataset == "digits"))
+
+
+def explanation(soft: bool) -> list[Viewable]:
+    """Three cards: the question, a layer, the two models."""
+    grey = r" The digits' grey levels are soft evidence: 0.5 says nothing." if soft else ""
+    return [
+        card(
+            "What is asked",
+            r"Seen pixels are evidence, hatched ones are targets. The model answers with a probability for each: "
+            r"$p(v_i = 1 \mid v_{\mathrm{seen}}) \approx \sigma(\text{belief})$, and the score is "
+            r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{hidden } i} \log_2 p(v_i)$ in bits: lower is better." + grey,
+        ),
+        *both_models(),
+    ]
+
+
+def both_models() -> list[Viewable]:
+    """Two cards that pictures and records share."""
+    return [
+        card(
+            "What happens in a layer",
+            r"Visible and hidden variables exchange log-odds. With the cavity $x$ (all that the sender knows but for what came "
+            r"from the receiver) a message is $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$, never larger than the coupling "
+            r"$w$. One layer updates the messages in both directions; training aimed at the answer after exactly 10.",
+        ),
+        card(
+            "RBM and DBM",
+            r"The RBM connects each visible variable to each of 50 hidden ones (100 or 200 for the largest sets). The DBM has "
+            r"a second hidden layer above: $v - h_1 - h_2$. Belief propagation treats both the same way, since $v$ and $h_2$ "
+            r"form one side of a bipartite graph and $h_1$ the other.",
+        ),
+    ]
