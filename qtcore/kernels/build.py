@@ -102,6 +102,7 @@ class GridTask(Task):
         *numbers("height", "width", "states", "padded", "layers", "contour", "out", "within"),
         ("small", ctypes.c_double),
         ("damping", ctypes.c_double),
+        ("negligible", ctypes.c_double),
         *pointers("potential", "transposed", "evidence", "belief_evidence", "depths"),
         *numbers("n_depths"),
         *pointers("labels", "shares", "residual", "messages", "scale"),

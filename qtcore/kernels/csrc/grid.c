@@ -5,7 +5,7 @@
    the message that goes the other way along that edge is d ^ 1. Messages are scaled to an average of 1 (`scale` keeps
    by how much), and products of eight of them that would vanish in this data type are redone in double. Gradients are
    those of log-messages. Where the processor can, the matrix products may take rounded factors (bfloat16, of the same
-   range as float). */
+   range as float); and gradients may be left out that are small beside others (`negligible`). */
 
 #include "matmul.h"
 
@@ -16,6 +16,7 @@ typedef struct {
     integer contour, out, within;                  /* clones of the three labels; their sum is S */
     double small;                                  /* a smaller product of messages may have lost states that count */
     double damping;                                /* weight of the old log-message in the new one; 0: none */
+    double negligible; /* gradients of messages below this share of an image's largest in a layer are left out; 0: none */
     const real *potential, *transposed; /* exp(log-potential) by direction [8, S, padded]; source and sink swapped */
     const real *evidence;               /* of the three labels, largest 1 [B, pixels, 3] */
     const real *belief_evidence;        /* what enters the beliefs [B, pixels, 3] */
@@ -38,7 +39,8 @@ typedef struct {
 EXPORT const field grid_layout[] = {
     FIELD(grid_task, height), FIELD(grid_task, width), FIELD(grid_task, states), FIELD(grid_task, padded),
     FIELD(grid_task, layers), FIELD(grid_task, contour), FIELD(grid_task, out), FIELD(grid_task, within),
-    FIELD(grid_task, small), FIELD(grid_task, damping), FIELD(grid_task, potential), FIELD(grid_task, transposed),
+    FIELD(grid_task, small), FIELD(grid_task, damping), FIELD(grid_task, negligible),
+    FIELD(grid_task, potential), FIELD(grid_task, transposed),
     FIELD(grid_task, evidence), FIELD(grid_task, belief_evidence), FIELD(grid_task, depths), FIELD(grid_task, n_depths),
     FIELD(grid_task, labels), FIELD(grid_task, shares), FIELD(grid_task, residual), FIELD(grid_task, messages),
     FIELD(grid_task, scale),
@@ -58,9 +60,10 @@ EXPORT integer grid_forward_scratch(const grid_task *t) {
     return 10 * row_size(t) + (8 * 3 + 1) * t->padded + rounded_size(t);
 }
 EXPORT integer grid_trace_scratch(const grid_task *t) { return grid_forward_scratch(t); }
-/* Cavities, ratios and their gradients of a row; all messages' gradients, twice; one pixel; tables, rows as pairs. */
+/* Cavities, ratios and their gradients of a row; all messages' gradients, twice, and their sizes; one pixel; tables, rows
+   as pairs. */
 EXPORT integer grid_backward_scratch(const grid_task *t) {
-    return 26 * row_size(t) + 2 * message_size(t) + 4 * t->padded + rounded_size(t);
+    return 26 * row_size(t) + 2 * message_size(t) + 8 * t->height * t->width + 4 * t->padded + rounded_size(t);
 }
 
 static inline integer clones(const grid_task *t, int label) {
@@ -141,21 +144,18 @@ static void all_but_one(const grid_task *t, const real *u, const real *const *m,
         if (!(largest_lane(sum[k]) > (real)t->small)) cavity_in_double(t, u, m, k, cavity[k]);
 }
 
-/* Cavities of a row of pixels, cavity[d] = [width, padded] for sending what arrives from direction d; u: one pixel. */
-static void row_cavities(const grid_task *t, const real *evidence, const real *messages, integer y, real *cavities,
-                         real *u) {
-    const integer S = t->padded, pixels = t->height * t->width;
-    for (integer x = 0; x < t->width; x++) {
-        const integer pixel = y * t->width + x;
-        const real *m[8];
-        real *cavity[8];
-        for (int k = 0; k < 8; k++) {
-            m[k] = messages + (k * pixels + pixel) * S;
-            cavity[k] = cavities + ((k ^ 1) * t->width + x) * S;
-        }
-        spread(t, evidence + pixel * 3, u);
-        all_but_one(t, u, m, cavity);
+/* Cavities of pixel x of a row, cavities[d] = [width, padded] for sending what arrives from direction d; u: one pixel. */
+static void pixel_cavities(const grid_task *t, const real *evidence, const real *messages, integer y, integer x,
+                           real *cavities, real *u) {
+    const integer pixels = t->height * t->width, pixel = y * t->width + x;
+    const real *m[8];
+    real *cavity[8];
+    for (int k = 0; k < 8; k++) {
+        m[k] = messages + (k * pixels + pixel) * t->padded;
+        cavity[k] = cavities + ((k ^ 1) * t->width + x) * t->padded;
     }
+    spread(t, evidence + pixel * 3, u);
+    all_but_one(t, u, m, cavity);
 }
 
 static void uniform(const grid_task *t, real *messages) {
@@ -203,27 +203,27 @@ static void round_tables(const grid_task *t, const real *tables, pair *out) {
     for (int d = 0; d < 8; d++) round_across(t->states, t->padded, tables + d * t->states * t->padded, out + d * size);
 }
 
-/* Rows of numbers [width, padded] times the table of direction d; `pairs` has room for the rows. */
-static void through_table(const grid_task *t, const real *rows, const real *tables, const pair *rounded_tables, int d,
-                          real *out, pair *pairs) {
+/* `count` rows of numbers [padded] times the table of direction d; `pairs` has room for the rows. */
+static void through_table(const grid_task *t, integer count, const real *rows, const real *tables,
+                          const pair *rounded_tables, int d, real *out, pair *pairs) {
     const integer S = t->padded, half = (t->states + 1) / 2;
     if (!t->rounded) {
-        multiply(t->width, t->states, rows, S, 1, tables + d * t->states * S, out, S, 0);
+        multiply(count, t->states, rows, S, 1, tables + d * t->states * S, out, S, 0);
         return;
     }
-    round_along(t->width * S, rows, pairs);
-    multiply_pairs(t->width, half, pairs, S / 2, 1, rounded_tables + d * half * S, out, S, 0);
+    round_along(count * S, rows, pairs);
+    multiply_pairs(count, half, pairs, S / 2, 1, rounded_tables + d * half * S, out, S, 0);
 }
 
-/* Adds the products of all states of one row of pixels with those of another, summed over the pixels. */
-static void add_outer(const grid_task *t, const real *left, const real *right, real *sum, pair *pairs) {
-    const integer S = t->padded, half = (t->width + 1) / 2;
+/* Adds the products of all states of some pixels [count, padded] with those of others, summed over the pixels. */
+static void add_outer(const grid_task *t, integer count, const real *left, const real *right, real *sum, pair *pairs) {
+    const integer S = t->padded, half = (count + 1) / 2;
     if (!t->rounded) {
-        multiply(t->states, t->width, left, 1, S, right, sum, S, 1);
+        multiply(t->states, count, left, 1, S, right, sum, S, 1);
         return;
     }
-    round_across(t->width, S, left, pairs);
-    round_across(t->width, S, right, pairs + half * S);
+    round_across(count, S, left, pairs);
+    round_across(count, S, right, pairs + half * S);
     multiply_pairs(t->states, half, pairs, 1, S, pairs + half * S, sum, S, 1);
 }
 
@@ -286,12 +286,12 @@ static void grid_layer(const grid_task *t, const real *evidence, const real *old
                        const forward_scratch *s) {
     const integer S = t->padded;
     for (integer y = 0; y < t->height; y++) {
-        if (!is_first) row_cavities(t, evidence, old, y, s->cavities, s->u);
+        for (integer x = 0; x < t->width && !is_first; x++) pixel_cavities(t, evidence, old, y, x, s->cavities, s->u);
         for (int d = 0; d < 8; d++) {
             if (y - DOWN[d] < 0 || y - DOWN[d] >= t->height) continue;
             if (is_first)
                 multiply(t->width, 3, evidence + y * t->width * 3, 3, 1, s->label_rows + d * 3 * S, s->product, S, 0);
-            else through_table(t, s->cavities + d * row_size(t), t->potential, s->tables, d, s->product, s->pairs);
+            else through_table(t, t->width, s->cavities + d * row_size(t), t->potential, s->tables, d, s->product, s->pairs);
             deliver_row(t, y, d, s->product, old, new, scale);
         }
     }
@@ -367,6 +367,7 @@ EXPORT int grid_trace(const grid_task *t, integer first, integer last, integer t
 typedef struct {
     real *cavities, *ratio, *d_cavity; /* by direction [width, padded] */
     real *u, *g, *g_before;            /* one pixel; gradients of log-messages */
+    real *largest;                     /* the largest entry of each of these gradients */
     pair *tables, *pairs;
 } backward_scratch;
 
@@ -376,7 +377,8 @@ static backward_scratch share_backward(const grid_task *t, real *start) {
     s.d_cavity = s.ratio + 8 * row_size(t);
     s.g = s.d_cavity + 8 * row_size(t);
     s.g_before = s.g + message_size(t);
-    s.u = s.g_before + message_size(t);
+    s.largest = s.g_before + message_size(t);
+    s.u = s.largest + 8 * t->height * t->width;
     s.pairs = (pair *)(s.u + t->padded); /* two rows of pixels, each with one more where their number is odd */
     s.tables = (pair *)(s.u + 4 * t->padded + 2 * row_size(t));
     return s;
@@ -406,77 +408,110 @@ static void undamp(const grid_task *t, const real *old, const real *message, rea
     for (integer s = t->states; s < t->padded; s++) raw[s] = 0;
 }
 
-/* Gradients of the unscaled messages that row y sends in direction d [width, padded], 0 where they leave the grid; raw:
-   one pixel. */
-static void row_ratios(const grid_task *t, integer y, int d, const real *g, const real *old, const real *new,
-                       const real *scale, real *ratio, real *raw) {
-    const integer S = t->padded, pixels = t->height * t->width;
-    for (integer x = 0; x < t->width; x++) {
-        const integer to_x = x - RIGHT[d];
-        real *out = ratio + x * S;
-        if (to_x < 0 || to_x >= t->width) {
-            memset(out, 0, sizeof(real) * S);
-            continue;
-        }
-        const integer to = d * pixels + (y - DOWN[d]) * t->width + to_x;
-        const real *gradient = g + to * S, *message = new + to * S;
-        const real factor = scale[to] * (real)(1 - t->damping);
-        if (t->damping > 0) {
-            undamp(t, old + to * S, message, raw);
-            message = raw;
-        }
-        vec constant = {0}; /* what the scaling takes: 0 but for rounding, which would grow 7-fold per layer */
-        for (integer s = 0; s < S; s += LANES) constant += *(const vec *)(gradient + s);
-        const real mean = sum_lanes(constant) / (real)t->states;
-        for (integer s = 0; s < S; s += LANES)
-            *(vec *)(out + s) = factor * (*(const vec *)(gradient + s) / *(const vec *)(message + s) - mean);
-        for (integer s = t->states; s < S; s++) out[s] = 0;
+/* The gradient of the unscaled message behind message `to`; raw: one pixel. */
+static void unscaled(const grid_task *t, integer to, const real *g, const real *old, const real *new, const real *scale,
+                     real *out, real *raw) {
+    const integer S = t->padded;
+    const real *gradient = g + to * S, *message = new + to * S;
+    const real factor = scale[to] * (real)(1 - t->damping);
+    if (t->damping > 0) {
+        undamp(t, old + to * S, message, raw);
+        message = raw;
     }
+    vec constant = {0}; /* what the scaling takes: 0 but for rounding, which would grow 7-fold per layer */
+    for (integer s = 0; s < S; s += LANES) constant += *(const vec *)(gradient + s);
+    const real mean = sum_lanes(constant) / (real)t->states;
+    for (integer s = 0; s < S; s += LANES)
+        *(vec *)(out + s) = factor * (*(const vec *)(gradient + s) / *(const vec *)(message + s) - mean);
+    for (integer s = t->states; s < S; s++) out[s] = 0;
 }
 
-/* From the gradients of a row's log-cavities, those of the log-messages before and of the log-evidence (added). */
-static void back_to_messages(const grid_task *t, integer y, const backward_scratch *scratch, real *d_evidence) {
-    const integer S = t->padded, W = t->width, pixels = t->height * W;
-    for (integer x = 0; x < W; x++) {
-        const integer pixel = y * W + x;
-        real *total = scratch->u, *de = d_evidence + pixel * 3;
+/* Sizes of the gradients of all messages of a layer; returns which of them are negligible: those up to this. */
+static real negligible(const grid_task *t, const real *g, real *largest) {
+    const integer S = t->padded, rows = 8 * t->height * t->width;
+    real most = 0;
+    if (t->negligible == 0) return -1;
+    for (integer i = 0; i < rows; i++) {
+        vec top = {0};
         for (integer s = 0; s < S; s += LANES) {
-            vec sum = {0}, dc[8];
-            for (int d = 0; d < 8; d++) sum += dc[d] = *(const vec *)(scratch->d_cavity + (d * W + x) * S + s);
-            *(vec *)(total + s) = sum;
-            for (int k = 0; k < 8; k++) {
-                const integer at = (k * pixels + pixel) * S + s;
-                vec gradient = sum - dc[k ^ 1];
-                if (t->damping > 0) gradient += (real)t->damping * *(const vec *)(scratch->g + at);
-                *(vec *)(scratch->g_before + at) = gradient;
-            }
+            const vec x = *(const vec *)(g + i * S + s);
+            top = larger(larger(x, -x), top);
         }
-        integer s = 0;
-        for (int l = 0; l < 3; l++)
-            for (integer c = 0; c < clones(t, l); c++) de[l] += total[s++];
+        largest[i] = largest_lane(top);
+        if (largest[i] > most) most = largest[i];
     }
+    return most * (real)t->negligible;
 }
 
-/* One layer backwards: from the gradients g of its log-messages to those of the layer before. */
+/* The message that pixel x of row y sends in direction d, where it arrives; −1 outside the grid. */
+static integer receiver(const grid_task *t, integer y, integer x, int d) {
+    const integer to_y = y - DOWN[d], to_x = x - RIGHT[d];
+    const int inside = to_y >= 0 && to_y < t->height && to_x >= 0 && to_x < t->width;
+    return inside ? (d * t->height + to_y) * t->width + to_x : -1;
+}
+
+/* From the gradients of a pixel's log-cavities, those of the log-messages before and of the log-evidence (added). */
+static void back_to_messages(const grid_task *t, integer pixel, const real *const *d_cavity,
+                             const backward_scratch *scratch, real *de) {
+    const integer S = t->padded, pixels = t->height * t->width;
+    real *total = scratch->u;
+    for (integer s = 0; s < S; s += LANES) {
+        vec sum = {0}, dc[8];
+        for (int d = 0; d < 8; d++) sum += dc[d] = d_cavity[d] ? *(const vec *)(d_cavity[d] + s) : (vec){0};
+        *(vec *)(total + s) = sum;
+        for (int k = 0; k < 8; k++) {
+            const integer at = (k * pixels + pixel) * S + s;
+            vec gradient = sum - dc[k ^ 1];
+            if (t->damping > 0) gradient += (real)t->damping * *(const vec *)(scratch->g + at);
+            *(vec *)(scratch->g_before + at) = gradient;
+        }
+    }
+    integer s = 0;
+    for (int l = 0; l < 3; l++)
+        for (integer c = 0; c < clones(t, l); c++) de[l] += total[s++];
+}
+
+/* One layer backwards: from the gradients g of its log-messages to those of the layer before. Of each row of pixels only
+   those count whose messages have gradients, in each direction; they are gathered to the left. */
 static void back_layer(const grid_task *t, integer b, integer n, const backward_scratch *scratch, real *d_potential) {
-    const integer S = t->padded, pixels = t->height * t->width, size = message_size(t), row = row_size(t);
+    const integer S = t->padded, W = t->width, pixels = t->height * W, size = message_size(t), row = row_size(t);
     const real *old = t->messages + (b * t->slots + n) * size, *new = old + size;
     const real *scale = t->scale + (b * t->slots + n + 1) * 8 * pixels;
+    const real *evidence = t->evidence + b * pixels * 3;
+    const real limit = negligible(t, scratch->g, scratch->largest);
     for (integer y = 0; y < t->height; y++) {
-        row_cavities(t, t->evidence + b * pixels * 3, old, y, scratch->cavities, scratch->u);
+        integer count[8] = {0};
+        for (integer x = 0; x < W; x++) {
+            int any = 0;
+            for (int d = 0; d < 8; d++) {
+                const integer to = receiver(t, y, x, d);
+                if (to < 0 || (limit >= 0 && scratch->largest[to] <= limit)) continue;
+                if (!any++) pixel_cavities(t, evidence, old, y, x, scratch->cavities, scratch->u);
+                real *c = scratch->cavities + d * row, *r = scratch->ratio + d * row;
+                const integer place = count[d]++;
+                if (place < x) memcpy(c + place * S, c + x * S, sizeof(real) * S);
+                unscaled(t, to, scratch->g, old, new, scale, r + place * S, scratch->u);
+            }
+        }
         for (int d = 0; d < 8; d++) {
             real *r = scratch->ratio + d * row, *dc = scratch->d_cavity + d * row;
             const real *c = scratch->cavities + d * row;
-            if (y - DOWN[d] < 0 || y - DOWN[d] >= t->height) {
-                memset(dc, 0, sizeof(real) * row);
-                continue;
-            }
-            row_ratios(t, y, d, scratch->g, old, new, scale, r, scratch->u);
-            through_table(t, r, t->transposed, scratch->tables, d, dc, scratch->pairs);
-            add_outer(t, c, r, d_potential + d * t->states * S, scratch->pairs);
-            SIMD for (integer i = 0; i < row; i++) dc[i] *= c[i];
+            if (!count[d]) continue;
+            through_table(t, count[d], r, t->transposed, scratch->tables, d, dc, scratch->pairs);
+            add_outer(t, count[d], c, r, d_potential + d * t->states * S, scratch->pairs);
+            SIMD for (integer i = 0; i < count[d] * S; i++) dc[i] *= c[i];
+            count[d] = 0;
         }
-        back_to_messages(t, y, scratch, t->d_evidence + b * pixels * 3);
+        for (integer x = 0; x < W; x++) {
+            const integer pixel = y * W + x;
+            const real *d_cavity[8];
+            for (int d = 0; d < 8; d++) {
+                const integer to = receiver(t, y, x, d);
+                const int counts = to >= 0 && !(limit >= 0 && scratch->largest[to] <= limit);
+                d_cavity[d] = counts ? scratch->d_cavity + d * row + count[d]++ * S : NULL;
+            }
+            back_to_messages(t, pixel, d_cavity, scratch, t->d_evidence + (b * pixels + pixel) * 3);
+        }
     }
 }
 

@@ -32,6 +32,10 @@ VECTOR_BYTES = 32
 SMALLEST_FACTOR = 1e-27
 """The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
 
+NEGLIGIBLE = 4e-3
+"""Where rounding is allowed, gradients of messages below this share of an image's largest in a layer count as 0: about three
+quarters of them, with less than a thousandth of the sum of squares (docs/speed.md)."""
+
 
 def grid_layers(
     table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], n_layers: int, damping: float = 0.0
@@ -45,8 +49,8 @@ def grid_layers(
         clones: how many states each of the three labels has; their sum is S.
         damping: weight of the old log-message in the new one.
 
-    Where torch may round the factors of matrix products (set_float32_matmul_precision("medium")) and the processor can,
-    they are rounded to bfloat16.
+    Where torch may round the factors of matrix products (set_float32_matmul_precision("medium")), gradients are approximate
+    (`NEGLIGIBLE`), and the factors are rounded to bfloat16 if the processor can.
     """
     return grid_depths(table, evidence, own, clones, [n_layers], damping)[:, 0]
 
@@ -69,13 +73,13 @@ def grid_trace(
 
 
 def rounds(dtype: torch.dtype) -> bool:
-    """Whether matrix products of this type take bfloat16: when torch is told to and the processor can."""
+    """Whether matrix products of this type may be rounded: when torch is told so."""
     return dtype == torch.float32 and _rounds_singles()
 
 
 @constant_to_the_compiler  # torch.compile cannot look at this setting
 def _rounds_singles() -> bool:
-    return torch.get_float32_matmul_precision() == "medium" and build.library(torch.float32).can_round
+    return torch.get_float32_matmul_precision() == "medium"
 
 
 def _check(table: Tensor, evidence: Tensor, own: Tensor, clones: Sequence[int], damping: float) -> None:
@@ -107,7 +111,9 @@ def _task(
 ) -> GridTask:
     _, height, width, _ = evidence.shape
     task = GridTask(height, width, sum(clones), padded, n_layers, *clones, _small(least), damping)
-    task.slots, task.keep, task.rounded, task.n_depths = n_layers + 1, 1, int(rounded), n_layers
+    task.slots, task.keep, task.n_depths = n_layers + 1, 1, n_layers
+    if rounded:
+        task.negligible, task.rounded = NEGLIGIBLE, int(build.library(torch.float32).can_round)
     return task
 
 
