@@ -27,6 +27,7 @@ from qtcore.models.factor_graph import FactorGraph
 from qtcore.models.files import available, load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.grid import GridMRF
+from qtcore.models.one_hot import OneHotModel
 from qtcore.models.pairwise import PairwiseMRF
 from qtcore.models.rbm import RBM
 from qtcore.models.table_model import TableModel
@@ -49,6 +50,7 @@ __all__ = [
     "JoinGraph",
     "Layer",
     "MeanField",
+    "OneHotModel",
     "PairwiseMRF",
     "Query",
     "Table",
