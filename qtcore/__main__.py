@@ -14,6 +14,7 @@ COMMANDS = {
     "sample": "samples of a model: all unknown variables drawn jointly",
     "fetch": "fetch the datasets, list them, check them",
     "reproduce": "every number of the paper's tables",
+    "compare": "query training against a masked network, scikit-learn and a probabilistic circuit",
     "bench": "measure how fast the models are",
     "doctor": "what is installed here, what runs the layers, what data are found",
 }

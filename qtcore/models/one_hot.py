@@ -89,9 +89,9 @@ def log_odds(logits: Tensor) -> Tensor:
 class OneHotModel(FactorGraph):
     """Bits in one-of-k groups: a Boltzmann machine of categorical variables, one for each group, that is asked about bits.
 
-    Each group has a state for each of its bits and one for none of them. All groups are joined to all hidden units (binary), and
-    some pairs of groups to each other. An observed 1 fixes a group, an observed 0 rules out one state; the marginal of a bit is
-    that of its state. Groups of single bits make a semi-restricted Boltzmann machine.
+    Each group has a state for each of its bits and one for none of them. All groups are joined to all hidden units (binary),
+    and some pairs of groups to each other. An observed 1 fixes a group, an observed 0 rules out one state; the marginal of a
+    bit is that of its state. Groups of single bits make a semi-restricted Boltzmann machine.
 
     Args:
         groups: the bits of each group; together they are all the numbers from 0, each once.
@@ -201,7 +201,8 @@ class OneHotModel(FactorGraph):
         """Raise an InputError where two bits of a group are observed as 1: how many are [G, B]."""
         if has_values(ones) and bool((ones > 1).any()):
             group, row = (ones > 1).nonzero()[0].tolist()
-            raise InputError(f"row {row} has {ones[group, row]:g} ones among the bits {self.groups[group]}, of which at most one can be.")
+            bits = ", ".join(map(str, self.groups[group]))
+            raise InputError(f"row {row} has {ones[group, row]:g} ones among the bits {bits}, of which at most one can be.")
 
     @torch.no_grad()
     def start_from(self, rows: Tensor) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.metrics import BITS
+from qtcore.paper.comparison_tables import compare_curves
 from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS
 from qtcore.paper.printed import PUBLISHED
 from qtcore.paper.records import Record
@@ -109,6 +110,21 @@ def _plot_questions(records: list[Record], path: Path) -> None:
     _save(figure, path)
 
 
+def _plot_comparison(records: list[Record], path: Path) -> None:
+    """Plot the score over the share of evidence, a panel for each dataset; solid: query training."""
+    plt = _pyplot()
+    curves = compare_curves(records)
+    rows = max(1, -(-len(curves) // 2))
+    figure, axes = plt.subplots(rows, 2, figsize=(11, 3.2 * rows), squeeze=False)
+    for ax, (dataset, lines) in zip(axes.flat, curves.items(), strict=False):
+        for title, shares, scores in lines:
+            ax.plot(shares, scores, ".-" if title.startswith("QT") else ".--", label=title)
+        ax.set(title=SPECIFICATIONS[dataset].heading, xlabel="observed, in %", ylabel="NCE in bits")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=6)
+    _save(figure, path)
+
+
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
@@ -126,7 +142,7 @@ def _pyplot() -> Any:
 
 def plot(name: str, records: list[Record], path: Path) -> None:
     """Plot a group of tables as dots: ours filled, the paper's open, one line per row."""
-    others = {"depth": _plot_curves, "joint": _plot_joint, "questions": _plot_questions}
+    others = {"depth": _plot_curves, "joint": _plot_joint, "questions": _plot_questions, "compare": _plot_comparison}
     if name in others:
         others[name](records, path)
         return

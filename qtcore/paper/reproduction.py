@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from qtcore.errors import DataError, InputError, ModelFileError
+from qtcore.errors import DataError, ModelFileError
 from qtcore.paper.cells import Budget, Cell, cells, checkpoint_path, read_model, read_record, record_path, score_cell, train
 from qtcore.paper.plots import plot, plot_histories
 from qtcore.paper.tables import TABLES, markdown, summary
+from qtcore.paper.workers import on_workers
 from qtcore.support.files import write_atomically
 
 
@@ -28,45 +29,17 @@ def compute(cell: Cell, budget: Budget, folder: str | None) -> bytes:
 
 def train_missing(todo: list[Cell], assets: Path, quick: bool = False, scheduler: str | None = None) -> list[str]:
     """Train cells on Dask workers; each checkpoint is written as soon as it is there. Returns what went wrong."""
-    from distributed import Client, LocalCluster, as_completed
+    budget, runs = Budget(quick), assets / "runs"
+    jobs = {cell.key: (cell, budget, None if scheduler else str(runs / cell.key)) for cell in todo}
+    known = {cell.key: cell for cell in todo}
 
-    budget = Budget(quick)
-    runs = assets / "runs"
-    cluster = None
-    if scheduler is None:
-        cluster = LocalCluster(threads_per_worker=1, dashboard_address=":0")
-        client = Client(cluster)
-    else:
-        try:
-            client = Client(scheduler)
-        except (OSError, ValueError) as error:
-            sentence = f"no Dask scheduler answers at {scheduler}; start one there with `dask scheduler`."
-            raise InputError(sentence) from error
-    problems = []
-    try:
-        futures = {
-            client.submit(
-                compute, cell, budget, None if scheduler else str(runs / cell.key), key=cell.key, pure=False
-            ): cell
-            for cell in todo
-        }
-        bar = tqdm(total=len(todo), desc="cells", disable=not sys.stderr.isatty())
-        for future in as_completed(futures):
-            cell = futures[future]
-            if future.status == "finished":
-                write_atomically(checkpoint_path(assets, cell), future.result())
-                if not sys.stderr.isatty():
-                    print(f"trained {cell.name}", flush=True)
-            else:
-                problems.append(f"{cell.name}: {future.exception()}")
-            future.release()
-            bar.update()
-        bar.close()
-    finally:
-        client.close()
-        if cluster is not None:
-            cluster.close()
-    return problems
+    def finished(key: str, checkpoint: bytes) -> None:
+        write_atomically(checkpoint_path(assets, known[key]), checkpoint)
+        if not sys.stderr.isatty():
+            print(f"trained {known[key].name}", flush=True)
+
+    problems = on_workers(compute, jobs, finished, "cells", scheduler)
+    return [f"{known[key].name}: {problem}" for key, problem in problems.items()]
 
 
 def score_all(

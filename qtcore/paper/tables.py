@@ -1,20 +1,18 @@
 """The tables as Markdown: the paper's figures next to ours."""
 
 import math
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.models.provenance import Provenance
+from qtcore.paper.comparison_tables import COMPARISON, compare_tables
 from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS, QUESTION_COLUMNS
+from qtcore.paper.figures import MISSING, NOT_COMPARABLE, NOT_SAMPLED, Compared, Row, Table, mean_over_seeds
 from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1, Printed
 from qtcore.paper.records import Record
 
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
 NAMES |= {"image-gaussian": "one Gaussian per image", "pixel-gaussian": "one Gaussian per pixel", "random": "random guess"}
-MISSING = "not yet trained"
-NOT_SAMPLED = "not sampled"
-NOT_COMPARABLE = "not comparable"
 ERRORS = (
     "± ours: standard error of the mean, over runs where there are several, else over draws of the "
     "queries (Frey) or test samples. "
@@ -34,72 +32,6 @@ QUESTIONS = (
     "chosen ones, which promise most bits about the property, or random ones. The first 300 test rows of which the property is "
     "known. (The classes of the original tables, income and edibility, are not among the columns of these files.)"
 )
-
-
-class Compared(NamedTuple):
-    """One cell: our figure (mean, error, runs), the paper's, and a verdict."""
-
-    ours: tuple[float, float, int] | None
-    paper: Printed | None
-    verdict: str
-    """better, worse, same, not comparable, not yet trained, not sampled, or empty where there is nothing to compare with."""
-    digits: int
-
-    @property
-    def difference(self) -> float | None:
-        return None if self.ours is None or self.paper is None else self.ours[0] - self.paper.mean
-
-    @property
-    def printed(self) -> str:
-        """The paper's figure, with its error if the supplement has one."""
-        if self.paper is None:
-            return "–"
-        text = f"{self.paper.mean:.{self.digits}f}"
-        return text if self.paper.error is None else f"{text} ± {self.spread(self.paper.error)}"
-
-    def spread(self, error: float) -> str:
-        """An error with one more decimal than its mean, or its first digit if it would round to 0."""
-        return f"{error:.{self.digits + 1}f}" if error >= 0.5 * 10 ** -(self.digits + 1) else f"{error:.1g}"
-
-    def __str__(self) -> str:
-        """As Markdown."""
-        printed = self.printed
-        if self.ours is None:
-            return f"{self.verdict} (paper {printed})"
-        text = f"**{self.ours[0]:.{self.digits}f}** ± {self.spread(self.ours[1])}"
-        text += f" ({self.ours[2]} runs)" if self.ours[2] > 1 else ""
-        if self.difference is None:
-            return text
-        if self.verdict in ("", NOT_COMPARABLE):
-            return f"{text}; paper {printed}" + (f", {self.verdict}" if self.verdict else "")
-        return f"{text}; paper {printed}, {self.difference:+.{self.digits}f} {self.verdict}"
-
-
-class Row(NamedTuple):
-    """A row of a table, and the records that its figures come from."""
-
-    title: str
-    cells: "list[Compared | str]"
-    records: list[Record]
-
-
-class Table(NamedTuple):
-    title: str
-    columns: list[str]
-    rows: list[Row]
-
-
-def mean_over_seeds(records: Iterable[Record], part: str) -> tuple[float, float, int] | None:
-    """Mean and standard error of a figure over runs (over samples for a single run), and the number of runs."""
-    scores = [record["scores"][part] for record in records if part in record["scores"]]
-    if not scores:
-        return None
-    means = [float(score["mean"]) for score in scores]
-    mean = sum(means) / len(means)
-    if len(means) == 1:
-        return mean, float(scores[0]["error"]), 1
-    variance = sum((value - mean) ** 2 for value in means) / (len(means) - 1)
-    return mean, math.sqrt(variance / len(means)), len(means)
 
 
 def chosen_records(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
@@ -292,6 +224,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "depth": ("The score over the depth", depth_tables),
     "joint": ("Joint probabilities by the chain rule", joint_tables),
     "questions": ("Which variable to ask about next", question_tables),
+    "compare": ("Query training and what else there is", compare_tables),
 }
 """For each group of tables: its heading, and the function that makes it."""
 
@@ -305,7 +238,7 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    explained = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS}.get(name, ERRORS)
+    explained = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS, "compare": COMPARISON}.get(name, ERRORS)
     below = [explained, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
         below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")
