@@ -7,6 +7,7 @@ from qtcore.data import SPECIFICATIONS
 from qtcore.paper.contests import COMPARED, EVIDENCE, METHODS, QT, RIVALS, TRAINED_AT
 from qtcore.paper.figures import MISSING, Row, Table
 from qtcore.paper.records import Record
+from qtcore.paper.structures import ONE_HOT
 
 TITLES = {
     "rbm": "QT, the paper's RBM",
@@ -21,10 +22,11 @@ TITLES = {
 }
 SAME = 0.0005
 """Differences below this are none: no printed digit changes."""
+NO_GROUPS = "no groups"
 COMPARISON = (
     "At most 3,000 test rows at equal distances, for all methods the same rows and masks; every model was trained with each "
     "bit observed with probability ½, and is scored on the bits that are not observed. ± is the standard error over rows. The "
-    "last column compares the query-trained model that is best on validation data with the best of the others on these test "
+    "second table compares the query-trained model that is best on validation data with the best of the others on these test "
     "rows. QT: query-trained belief propagation. Minutes are those of one core, which others may have used too; those of the "
     "masked network and of the imputer are for both settings of which the better one was kept. The circuit is a hidden "
     "Chow–Liu tree (SPFlow)."
@@ -57,16 +59,21 @@ def best_of_ours(own: dict[str, Record]) -> str | None:
     return min(known, key=lambda method: known[method]) if known else None
 
 
-def verdict(own: dict[str, Record]) -> str:
-    """Our best model on validation data against the best of the others."""
-    ours = best_of_ours(own)
-    others = {method: score for method in RIVALS if method in own and (score := score_of(own[method])) is not None}
-    if ours is None or not others:
-        return MISSING
-    rival = min(others, key=lambda method: others[method])
-    difference = (score_of(own[ours]) or 0.0) - others[rival]
+def best_of_others(own: dict[str, Record]) -> str | None:
+    """The best of the other methods, on the test rows."""
+    known = {method: score for method in RIVALS if method in own and (score := score_of(own[method])) is not None}
+    return min(known, key=lambda method: known[method]) if known else None
+
+
+def verdict(own: dict[str, Record]) -> list[str]:
+    """Our best model on validation data, the best of the others, and their difference."""
+    ours, rival = best_of_ours(own), best_of_others(own)
+    first, second = (MISSING if each is None else f"{TITLES[each]}: {score_of(own[each]):.4f}" for each in (ours, rival))
+    if ours is None or rival is None:
+        return [first, second, ""]
+    difference = (score_of(own[ours]) or 0.0) - (score_of(own[rival]) or 0.0)
     word = "same" if abs(difference) < SAME else "better" if difference < 0 else "worse"
-    return f"{TITLES[ours]}, {difference:+.3f} {word} than {TITLES[rival]}".replace("same than", "same as")
+    return [first, second, f"{difference:+.4f} {word}"]
 
 
 def compare_tables(records: list[Record]) -> list[Table]:
@@ -74,20 +81,19 @@ def compare_tables(records: list[Record]) -> list[Table]:
     found = compared_records(records)
     if not any(found.values()):
         return []
+    headings = [SPECIFICATIONS[name].heading for name in found]
 
     def of_all(title: str, text: Callable[[Record], str]) -> Table:
         rows = []
-        for name, own in found.items():
-            cells: list[Any] = [text(own[method]) if method in own else MISSING for method in METHODS]
-            rows.append(Row(SPECIFICATIONS[name].heading, cells, list(own.values())))
-        return Table(title, [TITLES[method] for method in METHODS], rows)
+        for method in METHODS:
+            cells: list[Any] = [text(own[method]) if method in own else _why_not(method, name) for name, own in found.items()]
+            rows.append(Row(TITLES[method], cells, [own[method] for own in found.values() if method in own]))
+        return Table(title, headings, rows)
 
-    scores = of_all(f"NCE in bits, {TRAINED_AT} % observed (lower is better)", _score_text)
-    for row, own in zip(scores.rows, found.values(), strict=True):
-        row.cells.append(verdict(own))
-    scores.columns.append("QT against the best of the others")
+    against = [Row(heading, [*verdict(own)], []) for heading, own in zip(headings, found.values(), strict=True)]
     tables = [
-        scores,
+        of_all(f"NCE in bits, {TRAINED_AT} % observed (lower is better)", _score_text),
+        Table("Query training against the best of the others", ["best on validation data", "best of the others", ""], against),
         of_all("Parameters", lambda record: f"{record.get('parameters', 0):,}"),
         of_all("Minutes of training", lambda record: f"{record.get('training', {}).get('minutes', 0):.1f}"),
     ]
@@ -96,6 +102,10 @@ def compare_tables(records: list[Record]) -> list[Table]:
         title = f"{SPECIFICATIONS[name].heading}: NCE in bits over the share that is observed, trained at {TRAINED_AT} %"
         tables += [Table(title, [f"{percent} %" for percent in EVIDENCE], rows)] if rows else []
     return tables
+
+
+def _why_not(method: str, dataset: str) -> str:
+    return NO_GROUPS if method == "groups" and dataset not in ONE_HOT else MISSING
 
 
 def _score_text(record: Record) -> str:

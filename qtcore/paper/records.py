@@ -17,7 +17,8 @@ def is_record(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
     texts = all(isinstance(record.get(name), str) for name in ("table", "method", "model", "dataset", "source"))
-    optional = all(isinstance(record.get(name, ""), str) for name in ("note", "checkpoint"))
+    optional = all(isinstance(record.get(name, ""), str) for name in ("note", "checkpoint", "command"))
+    optional = optional and _is_number(record.get("parameters", 0))
     over = OVER.get(record["table"]) if texts else None
     seed = type(record.get("seed")) is int and record["seed"] >= 0
     described = texts and optional and seed and _is_training(record) and _is_dict(record, "versions", str)

@@ -286,7 +286,7 @@ class Circuit:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             hard = (dataset.train > 0.5).float()
-            self.module = learn.learn_hclt_binary(hard, num_hidden_cats=choice.states, init="random")
+            self.module = learn.learn_hclt_binary(hard, num_hidden_cats=choice.states, init="uniform")
         leaves = [module for module in self.module.modules() if type(module).__name__ == "Bernoulli"]
         self.leaves = sorted(leaves, key=lambda leaf: int(leaf.scope.query[0]))
         self.best = self._train(dataset, choice, seed)

@@ -14,6 +14,8 @@ import panel as pn
 from panel.viewable import Viewable
 
 from qtcore.models.files import checkpoint_folder
+from qtcore.paper.comparison_tables import COMPARISON, compare_curves
+from qtcore.paper.contests import EVIDENCE
 from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
     DEPTHS,
@@ -201,6 +203,8 @@ def axis(low: float, high: float) -> list[float]:
 def command(records: list[Record]) -> str:
     """The command that reproduces the figures of one method and dataset, in a separate folder."""
     record, seeds = records[0], max(int(entry["seed"]) for entry in records) + 1
+    if record["table"] == "compare":
+        return str(record.get("command", "python -m qtcore.compare"))
     text = f"python -m qtcore.reproduce {record['table']} --methods {record['method']} --datasets {record['dataset']}"
     return f"{text} --seeds {seeds} --out again"
 
@@ -278,7 +282,7 @@ def html(records: list[Record]) -> str:
         "the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
-    depths, joint, questions = (groups.pop(name) for name in ("depth", "joint", "questions"))
+    depths, joint, questions, compared = (groups.pop(name) for name in ("depth", "joint", "questions", "compare"))
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for table in tables:
@@ -302,7 +306,25 @@ def html(records: list[Record]) -> str:
     for table, asked in zip(questions, question_curves(records).values(), strict=True):
         plot = curves([(title, numbers, scores) for _, title, numbers, scores in asked], tuple(asked[0][2]), log=False)
         parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>")
+    parts += comparison(compared, records)
     return f"<div class='results'>{''.join(parts)}</div>"
+
+
+def comparison(tables: list[Table], records: list[Record]) -> list[str]:
+    """Query training and what else there is: tables of all methods, then a curve for each dataset."""
+    if not tables:
+        return []
+    lines = compare_curves(records)
+    whole, each = tables[: len(tables) - len(lines)], tables[len(tables) - len(lines) :]
+    parts = [
+        f"<h2>{escape(TABLES['compare'][0])}</h2><p>{escape(COMPARISON)} ",
+        "<code>python -m qtcore.compare --evaluate-only</code> scores the query-trained models again.</p>",
+        *map(table_html, whole),
+        made(whole[0].rows),
+    ]
+    for table, named in zip(each, lines.values(), strict=True):
+        parts.append(f"<div class='pair'>{table_html(table)}{curves(named, EVIDENCE, log=False)}</div>")
+    return parts
 
 
 def page(shell: Shell) -> Viewable:
