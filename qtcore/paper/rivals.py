@@ -96,7 +96,7 @@ class Network:
     batch: int = 250
     learning_rate: float = 2e-3
     validate_every: int = 250
-    patience: int = 8
+    patience: int = 4
 
 
 NETWORKS = (Network(), Network(units=512, dropout=0.3))
@@ -182,7 +182,7 @@ def network_of(dataset: Dataset, seed: int = 0, quick: bool = False) -> tuple[An
 
 PENALTIES = (0.03, 0.3)
 """Inverse strengths of the penalty on the weights of the classifiers; the better one on validation data is kept."""
-ROUNDS = 3
+ROUNDS = 2
 """Passes through all columns."""
 IMPUTER_ROWS = 5000
 """Training rows at most: it solves a regression for every bit in every round."""
@@ -239,7 +239,7 @@ def _chance() -> type:
                 soft = ((y > 0) & (y < 1)).any()
                 rows, labels = (np.concatenate([X, X]), np.repeat([0, 1], len(y))) if soft else (X, (y > 0.5).astype(int))
                 weights = np.concatenate([1 - y, y]) if soft else None
-                self.classifier_ = LogisticRegression(C=self.C, max_iter=100).fit(rows, labels, sample_weight=weights)
+                self.classifier_ = LogisticRegression(C=self.C, max_iter=50, tol=1e-3).fit(rows, labels, sample_weight=weights)
                 self.n_weights = X.shape[1] + 1
             return self
 
@@ -270,11 +270,11 @@ class Circuitry:
     """Settings of a circuit, and of its training by maximum likelihood."""
 
     states: int = 16
-    steps: int = 1500
+    steps: int = 300
     batch: int = 250
-    learning_rate: float = 0.03
-    validate_every: int = 50
-    patience: int = 6
+    learning_rate: float = 0.1
+    validate_every: int = 30
+    patience: int = 4
 
 
 class Circuit:

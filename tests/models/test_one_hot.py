@@ -67,7 +67,7 @@ def test_with_hidden_units_and_loops_the_exact_engine_agrees() -> None:
     values, observed = torch.tensor([[0.0, 0, 1, 0, 0, 1]], dtype=F64), torch.tensor([[True, False, False, True, True, False]])
     expected = by_enumeration(model, values[0], observed[0])
     torch.testing.assert_close(model(Query(values, observed), engine=Exact()).probs[0], expected, atol=1e-9, rtol=0)
-    assert float((model(Query(values, observed)).probs[0] - expected).abs().max()) < 0.1  # loopy
+    assert float((model(Query(values, observed)).probs[0] - expected).detach().abs().max()) < 0.1  # loopy
 
 
 def test_soft_readings_weigh_states() -> None:
@@ -113,11 +113,12 @@ def test_it_learns_which_bits_exclude_each_other_and_which_go_together() -> None
     rows = torch.nn.functional.one_hot(state, 3).repeat(1, 2).float()
     model = OneHotModel([[0, 1, 2], [3, 4, 5]], n_hidden=0)
     model.start_from(rows)
-    qtcore.fit(model, rows, steps=150, batch=100, learning_rate=0.1)
+    qtcore.fit(model, rows, steps=200, batch=100, learning_rate=0.1, schedule="linear", decay_from=0.2)
     certain = Query(torch.tensor([[0.0, 1, 0, 0, 0, 0]]), torch.tensor([[False, True, False, False, False, False]]))
     assert model(certain).probs[0].tolist() == pytest.approx([0, 1, 0, 0, 1, 0], abs=0.02)
     either = Query(torch.zeros(1, 6), torch.tensor([[True, False, False, False, False, False]]))
-    assert model(either).probs[0].tolist() == pytest.approx([0, 0.5, 0.5, 0, 0.5, 0.5], abs=0.06)
+    share = float((state == 1).sum() / (state > 0).sum())
+    assert model(either).probs[0].tolist() == pytest.approx([0, share, 1 - share] * 2, abs=0.04)
 
 
 def test_it_starts_from_the_frequencies() -> None:
