@@ -77,8 +77,7 @@ def pairs_of(rule: str, count: int, image_shape: tuple[int, int] | None) -> "str
 
 
 _FALLING: dict[str, Any] = {"batch": 100, "schedule": "linear", "decay_from": 0.2, "averaging": 0.99}
-_GROUPS = _FALLING | {"learning_rate": 0.02, "validate_every": 50}
-_LARGE = _FALLING | {"learning_rate": 0.01, "validate_every": 200}
+_GROUPS = _FALLING | {"learning_rate": 0.015, "validate_every": 100}
 
 
 def _structure(name: str, hidden: int, layers: int, pairs: str, *phases: dict[str, Any], **more: Any) -> Structure:
@@ -87,8 +86,10 @@ def _structure(name: str, hidden: int, layers: int, pairs: str, *phases: dict[st
 
 
 _CHOSEN = (
-    _structure("groups/dna", 0, 4, "near:1", _GROUPS | {"steps": 300}),
-    _structure("groups/mushrooms", 50, 4, "all", _GROUPS | {"steps": 1500}),
+    _structure("groups/adult", 40, 4, "all", _GROUPS | {"steps": 1500}),
+    _structure("groups/connect4", 50, 4, "all", _GROUPS | {"steps": 1500}),
+    _structure("groups/dna", 8, 4, "near:2", _GROUPS | {"steps": 500, "learning_rate": 0.02, "weight_decay": 0.1}),
+    _structure("groups/mushrooms", 50, 4, "all", _GROUPS | {"steps": 1000, "learning_rate": 0.02}),
 )
 STRUCTURES = {structure.name: structure for structure in _CHOSEN}
 """By name."""
