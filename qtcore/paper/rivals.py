@@ -96,7 +96,7 @@ class Network:
     batch: int = 250
     learning_rate: float = 2e-3
     validate_every: int = 250
-    patience: int = 4
+    patience: int = 3
 
 
 NETWORKS = (Network(), Network(units=512, dropout=0.3))
