@@ -78,6 +78,7 @@ def pairs_of(rule: str, count: int, image_shape: tuple[int, int] | None) -> "str
 
 _FALLING: dict[str, Any] = {"batch": 100, "schedule": "linear", "decay_from": 0.2, "averaging": 0.99}
 _GROUPS = _FALLING | {"learning_rate": 0.015, "validate_every": 100}
+_LARGE = _FALLING | {"learning_rate": 0.01, "validate_every": 250, "averaging": 0.995}
 
 
 def _structure(name: str, hidden: int, layers: int, pairs: str, *phases: dict[str, Any], **more: Any) -> Structure:
@@ -90,6 +91,10 @@ _CHOSEN = (
     _structure("groups/connect4", 50, 4, "all", _GROUPS | {"steps": 1500}),
     _structure("groups/dna", 8, 4, "near:2", _GROUPS | {"steps": 500, "learning_rate": 0.02, "weight_decay": 0.1}),
     _structure("groups/mushrooms", 50, 4, "all", _GROUPS | {"steps": 1000, "learning_rate": 0.02}),
+    _structure("rbm-large/digits", 150, 6, "none", _LARGE | {"steps": 3000}),
+    _structure("rbm-large/ocr_letters", 200, 6, "none", _LARGE | {"steps": 5000}),
+    _structure("lateral/digits", 50, 4, "all", _GROUPS | {"steps": 1500}),
+    _structure("lateral/ocr_letters", 50, 4, "grid:2", _GROUPS | {"steps": 2500}),
 )
 STRUCTURES = {structure.name: structure for structure in _CHOSEN}
 """By name."""
