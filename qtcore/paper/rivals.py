@@ -92,11 +92,10 @@ class Network:
 
     units: int = 256
     dropout: float = 0.0
-    steps: int = 6000
+    steps: int = 3000
     batch: int = 250
     learning_rate: float = 2e-3
     validate_every: int = 250
-    patience: int = 3
 
 
 NETWORKS = (Network(), Network(units=512, dropout=0.3))
@@ -157,8 +156,6 @@ def train_network(dataset: Dataset, choice: Network, seed: int = 0) -> tuple[Ans
                 score = scored(network.eval(), rows, masks).mean
                 if score < best:
                     best, best_step, weights = score, step, copy.deepcopy(network.state_dict())
-                if step >= best_step + choice.patience * choice.validate_every:
-                    break
     network.load_state_dict(weights)
     network.settings |= {"kept": best_step}
     return Answering(network), best
