@@ -27,8 +27,9 @@ COMPARISON = (
     "At most 3,000 test rows at equal distances, for all methods the same rows and masks; every model was trained with each "
     "bit observed with probability ½, and is scored on the bits that are not observed. ± is the standard error over rows. The "
     "second table compares the query-trained model that is best on validation data with the best of the others on these test "
-    "rows. QT: query-trained belief propagation. Minutes are those of one core, which others may have used too; those of the "
-    "masked network and of the imputer are for both settings of which the better one was kept. The circuit is a hidden "
+    "rows. QT: query-trained belief propagation. Minutes are of the processor, on one core (of "
+    "the paper's models, as their trainings took); those of the masked network and of the imputer are for both settings of "
+    "which the better one was kept. The circuit is a hidden "
     "Chow–Liu tree (SPFlow)."
 )
 
@@ -95,7 +96,7 @@ def compare_tables(records: list[Record]) -> list[Table]:
         of_all(f"NCE in bits, {TRAINED_AT} % observed (lower is better)", _score_text),
         Table("Query training against the best of the others", ["best on validation data", "best of the others", ""], against),
         of_all("Parameters", lambda record: f"{record.get('parameters', 0):,}"),
-        of_all("Minutes of training", lambda record: f"{record.get('training', {}).get('minutes', 0):.1f}"),
+        of_all("Minutes of training, on one core", lambda record: f"{record.get('training', {}).get('minutes', 0):.1f}"),
     ]
     for name, own in found.items():
         rows = [Row(TITLES[method], [*map(_at(record), EVIDENCE)], [record]) for method, record in own.items()]
