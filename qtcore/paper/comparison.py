@@ -3,6 +3,7 @@
 import json
 import platform
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -133,28 +134,32 @@ def read_record(assets: Path, contest: Contest) -> dict[str, Any] | None:
     raise ModelFileError(f"{path} is damaged; remove it, and it is made anew.")
 
 
-
 # ---------------------------------------------------------------------- the whole comparison
 
 
-def compute(contest: Contest, assets: Path, quick: bool) -> dict[str, Any]:
-    """On a worker: train what is missing of a contest, write its model, and return its record."""
+def compute(contest: Contest, assets: Path, quick: bool, folder: Path | None) -> tuple[dict[str, Any], bytes | None]:
+    """On a worker: the record of a contest, and the model as bytes if it had to be trained (in that folder, if any)."""
     torch.set_num_threads(1)
     model = read_model(assets, contest) if contest.method in QT else None
-    if contest.trained and model is None:
-        model = train(contest, quick, assets / "runs" / contest.key)
-        model.save(checkpoint_path(assets, contest))
-    return record_of(contest, model, quick)
+    if not contest.trained or model is not None:
+        return record_of(contest, model, quick), None
+    model = train(contest, quick, folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "model.safetensors"
+        model.save(path)
+        return record_of(contest, model, quick), path.read_bytes()
 
 
-def compute_missing(
-    chosen: list[Contest], assets: Path, quick: bool, scheduler: str | None, workers: int | None
-) -> list[str]:
+def compute_missing(chosen: list[Contest], assets: Path, quick: bool, scheduler: str | None, workers: int | None) -> list[str]:
     """Train and score what has no record yet; each is written as soon as it is there. Returns what went wrong."""
     known = {each.key: each for each in chosen if not record_path(assets, each).exists()}
-    jobs = {key: (each, assets.absolute(), quick) for key, each in known.items()}
+    runs = None if scheduler else assets.absolute() / "runs"
+    jobs = {key: (each, assets.absolute(), quick, runs and runs / key) for key, each in known.items()}
 
-    def finished(key: str, record: dict[str, Any]) -> None:
+    def finished(key: str, result: tuple[dict[str, Any], bytes | None]) -> None:
+        record, checkpoint = result
+        if checkpoint is not None:
+            write_atomically(checkpoint_path(assets, known[key]), checkpoint)
         _write(assets, known[key], record)
         if not sys.stderr.isatty():
             print(f"done {known[key].name}", flush=True)
