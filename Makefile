@@ -1,4 +1,4 @@
-# make app    serve the app at http://localhost:5006
+# make app    serve the app at http://localhost:5006, and open it in a browser where there is a desktop
 # make check  ruff, mypy (as one of the tests), and the tests that are not slow, with a few cases of each
 # make test   ruff, mypy (as one of the tests), all tests and all notebooks
 # make fuzz   odd inputs for MINUTES=10; what failed is in fuzz-failures/, and the next run begins with it
@@ -18,9 +18,6 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-# No message from a browser is larger than an upload (4 MB); what is left of a closed window is cleared up after a minute.
-LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
-
 # Each worker takes a file at a time: tests of a file may share a server or a training. Which files are taken first, and which
 # belong together, stands in tests/conftest.py. A worker that dies ends the run, which would hang otherwise.
 PYTEST := $(RUN) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
@@ -32,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 
 app: $(STAMP)
-	$(RUN) -m panel serve app/ --address localhost --port $(PORT) $(LIMITS) $(ARGS)
+	$(RUN) -m qtcore app --port $(PORT) -- $(ARGS)
 
 check: $(STAMP)
 	$(RUN) -m ruff check .
