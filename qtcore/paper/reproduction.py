@@ -1,6 +1,7 @@
 """Training and scoring the cells of the paper's tables: on Dask workers, once each, with records that survive anything."""
 
 import json
+import logging
 import sys
 import tempfile
 import time
@@ -80,7 +81,8 @@ def train_missing(todo: list[Cell], out: Path, quick: bool = False, scheduler: s
     runs = out / "runs"
     cluster = None
     if scheduler is None:
-        cluster = dask.LocalCluster(threads_per_worker=1, dashboard_address=":0")
+        quiet = {"silence_logs": logging.CRITICAL}  # what goes wrong with a cell is said below
+        cluster = dask.LocalCluster(threads_per_worker=1, dashboard_address=":0", **quiet)
         client = dask.Client(cluster)
     else:
         try:

@@ -470,7 +470,7 @@ def test_a_device_that_is_not_there(name: str) -> None:
 
 
 def test_a_run_that_is_shorter_than_its_interval_is_saved_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed without warning, it once lost all of its training. States also go by the clock, which stands still here but once."""
+    """Killed without warning, it once lost all of its training. States also go by the clock, which moves here but once."""
     clock = iter([0.0, *[query_training.SAVE_SECONDS] * 1000])
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     fit(whole, save_every=10**6)
