@@ -24,6 +24,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new one, or that of `make release`."""
+    if "QTCORE_WHEEL" in os.environ:
+        return Path(os.environ["QTCORE_WHEEL"])
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -35,7 +38,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bin(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment that the wheel is installed in. What it depends on comes from the environment of these
-    tests, which is quicker than to install it anew; qtcore comes from the wheel alone."""
+    tests, which is quicker than to install it anew; qtcore comes from the wheel alone. `make release` has a clean one."""
+    if "QTCORE_PROGRAMS" in os.environ:
+        return Path(os.environ["QTCORE_PROGRAMS"])
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, with_pip=False)
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
