@@ -63,7 +63,7 @@ def decode_action(packet: Any) -> tuple[int, str, list[float]] | None:
 
 
 class LabView(JSComponent):
-    """`data` is the value of `qtcore_app.lab.picture.picture` as JSON; `layer` the cursor (-1: the last); `packet` an action."""
+    """`data` is what `qtcore_app.lab.picture` makes of a lab, in JSON; `layer` the cursor (-1: last); `packet` an action."""
 
     data = param.String(default="")
     training = param.String(default="", doc="The state of the training and both scores, as JSON.")

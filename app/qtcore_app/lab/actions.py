@@ -26,7 +26,7 @@ def applied(lab: Lab, action: str, numbers: list[float], seed: int = 0) -> Lab |
         changed = _number(lab, action, *numbers)
     elif action in ("add", "move"):
         changed = _placed(lab, *numbers)
-    elif all(value.is_integer() for value in numbers) and action in WHOLE:
+    elif all(float(value).is_integer() for value in numbers) and action in WHOLE:
         changed = WHOLE[action](lab, seed, *map(int, numbers))
     if changed is not None and action in DRAWS:
         changed = replace(changed, exercise=0, guess=-1, pressed=False)
@@ -51,7 +51,7 @@ def _placed(lab: Lab, *numbers: float) -> Lab | None:
     *which, x, y = numbers
     if not which:
         return edits.add(lab, x, y)
-    return edits.move(lab, int(which[0]), x, y) if which[0].is_integer() else None
+    return edits.move(lab, int(which[0]), x, y) if float(which[0]).is_integer() else None
 
 
 def _graph(lab: Lab, seed: int, which: int) -> Lab | None:

@@ -146,8 +146,9 @@ def sound(lab: Lab) -> bool:
         and len(lab.sent) <= MAX_SENT
         and all(0 <= message < graph.n_messages for message in lab.sent)
         and lab.shown in (0, 1)
-        and len(lab.trained_for) in (0, len(lab.settings))
         and lab.schedule in SCHEDULES
+        and len(lab.trained_for) in (0, len(lab.settings))
+        and all(number in range(len(SCHEDULES)) for number in lab.trained_for[3:])
         and 0 <= lab.exercise <= EXERCISES
         and -1 <= lab.guess < CHOICES
         and all(map(math.isfinite, (*lab.couplings, *lab.biases, *lab.trained)))

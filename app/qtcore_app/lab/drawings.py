@@ -47,7 +47,7 @@ class Drawing(Graph):
 
     @property
     def messages(self) -> tuple[tuple[int, int], ...]:
-        """The factor and the receiver of each message: 2e goes along edge e, 2e + 1 back; then three for each third-order factor."""
+        """Factor and receiver of each message: 2e goes along edge e, 2e + 1 back; then three for each third-order factor."""
         pairs = [(e, i) for e, edge in enumerate(self.edges) for i in reversed(edge)]
         others = [(len(self.edges) + t, i) for t, triple in enumerate(self.triples) for i in triple]
         return (*pairs, *others)
@@ -82,7 +82,8 @@ class Drawing(Graph):
 
 
 GRAPHS = {
-    key: Drawing(**{field.name: getattr(graph, field.name) for field in fields(graph)}) for key, graph in examples.GRAPHS.items()
+    key: Drawing(**{field.name: getattr(graph, field.name) for field in fields(graph)})
+    for key, graph in examples.GRAPHS.items()
 }
 
 

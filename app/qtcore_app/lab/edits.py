@@ -1,4 +1,4 @@
-"""Drawing a graph: variables and factors are added, moved and deleted. Every edit makes a new lab, or None if there is no room."""
+"""Drawing: variables and factors are added, moved and deleted. Every edit makes a new lab, or None if there is no room."""
 
 from dataclasses import replace
 

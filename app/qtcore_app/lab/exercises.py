@@ -88,8 +88,8 @@ EXERCISES = (
         replace(_CHAIN, layers=1),
         replace(_CHAIN, layers=8),
         _depth,
-        "What x1 knows has to pass four edges to reach x5. On a tree nothing comes back: after as many layers as the longest "
-        "path has edges, every belief is exact.",
+        "What x1 knows passes four edges to reach x5. On a tree nothing comes back: once news has gone along the longest path, "
+        "every belief is exact.",
     ),
     Exercise(
         "Hearing oneself",
@@ -129,8 +129,8 @@ EXERCISES = (
         replace(_K5, layers=10),
         replace(_K5, layers=10),
         _learnt,
-        "The true parameters are the best model of their own samples, so that the likelihood can only fall; the trained ones make "
-        "up for what ten layers on loops get wrong.",
+        "No model fits samples of the true parameters better than these do: the likelihood falls. But the trained ones make up "
+        "for what ten layers on loops get wrong.",
         trains=True,
     ),
 )
@@ -186,5 +186,5 @@ def shown(lab: Lab) -> dict[str, Any] | None:
 def _words(exercise: Exercise, guess: int, right: int) -> str:
     if right < 0:
         return "Press “Query-train this graph”: the answer comes with the training." if exercise.trains else ""
-    verdict_on_it = "Right." if guess == right else f"You said “{exercise.choices[guess]}”, but it is “{exercise.choices[right]}”."
-    return f"{verdict_on_it} {exercise.why}"
+    said, true = exercise.choices[guess], exercise.choices[right]
+    return f"{'Right.' if said == true else f'You said “{said}”, but it is “{true}”.'} {exercise.why}"

@@ -52,10 +52,10 @@ def opened(data: bytes) -> Lab:
 def _check(graph: uai.Graph) -> None:
     n = len(graph.n_states)
     if n > MAX_VARIABLES:
-        raise InputError(f"the graph has {n} variables; the lab takes up to {MAX_VARIABLES}, so that all states can be enumerated.")
+        raise InputError(f"the graph has {n} variables; the lab takes up to {MAX_VARIABLES}, since it enumerates all states.")
     for i, states in enumerate(graph.n_states):
         if states != 2:
-            raise InputError(f"the variable {i} has {states} state{'s' * (states != 1)}; the lab is for variables of two states.")
+            raise InputError(f"the lab is for variables of two states, but the variable {i} has {states}.")
     for f, (scope, potentials) in enumerate(zip(graph.scopes, graph.tables, strict=True)):
         if len(scope) > 3:
             raise InputError(f"the factor {f} has {len(scope)} variables; the lab draws factors of up to three.")

@@ -38,12 +38,12 @@ class Answers(NamedTuple):
 
 def exact_answers(lab: Lab, temperature: float = 1.0, trained: bool = False) -> Answers:
     """By enumeration; at another temperature, what belief propagation there has on a tree: from the log-odds
-    T log Σ exp(score / T) over the states with x_i = 1 and x_i = 0, at T = 0 those of the best. log Z is always that of T = 1."""
+    T log Σ exp(score / T) over the states with x_i = 1 and x_i = 0, at T = 0 those of the best. log Z is that of T = 1."""
     scores = exact.joint(model(lab, trained)).log_weights
     for i, value in enumerate(lab.evidence):
         if value >= 0:
             scores = scores.index_fill(i, torch.tensor(1 - value), -torch.inf)
-    rows = torch.stack([scores.movedim(i, 0).flatten(1) for i in range(lab.graph.n)])
+    rows = torch.stack([scores.movedim(i, 0).reshape(2, -1) for i in range(lab.graph.n)])
     log_p = temperature * (rows / temperature).logsumexp(-1) if temperature else rows.amax(-1)
     marginals = np.asarray((log_p[:, 1] - log_p[:, 0]).sigmoid().numpy())
     return Answers(marginals, float(scores.flatten().logsumexp(0)) + lab.graph.constant)
