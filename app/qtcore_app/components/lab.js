@@ -165,7 +165,7 @@ export function render({model, el}) {
     curveHead.replaceChildren("Transfer f", node("sub", {text: "w"}), `(x; T), w = ${none ? "0" : fixed(data.numbers[data.factor][0])}`, node("small", {class: "end"}, key("line", `T = ${fixed(set.temperature)}`), key("line zero", "0"), key("line one", "1")))
     drawBars(bars, data, cursor); drawLogZ(logZ, data, cursor); drawResidual(residual, data, cursor, move); drawTransfer(curve, data, message); formula(explain, data, message, cursor)
     exercise.draw(data.exercise); explain.hidden = Boolean(data.exercise)
-    Object.assign(root.dataset, {layer: cursor, last: last(), seq: data.seq, graph: data.graph, mode: hand ? "hand" : "parallel", schedule: data.schedule, shown: data.shown, exercise: data.exercise?.number ?? 0, drawing: drawing.on})
+    Object.assign(root.dataset, {layer: cursor, last: last(), seq: data.seq, graph: data.graph, mode: hand ? "hand" : "parallel", run: data.schedule, shown: data.shown, exercise: data.exercise?.number ?? 0, drawing: drawing.on})
     drawTraining()
   }
   function drawTraining() {
