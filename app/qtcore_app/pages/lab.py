@@ -262,16 +262,17 @@ def explanation() -> list[Viewable]:
         card(
             "The model",
             r"$p(x) \propto \exp\big(\sum_i b_i x_i - \sum_{(i,j)} w_{ij}\,[x_i \ne x_j]\big)$: a positive coupling wants its "
-            r"two variables to be equal, a negative one wants them to differ. A loop with an odd number of negative "
-            r"couplings is frustrated: no state satisfies them all. The exact marginals sum over all $2^n$ states; at "
-            r"$T = 0$ the exact max-marginals take the best of them.",
+            r"two variables to be equal, a negative one wants them to differ. A third-order factor, drawn as a square, scores "
+            r"$-w$ where the number of ones among its three variables is odd. A loop with an odd number of negative couplings "
+            r"is frustrated: no state satisfies them all. The exact marginals sum over all $2^n$ states; at $T = 0$ the exact "
+            r"max-marginals take the best of them.",
         ),
         card(
             "A message",
             r"$m_{i \to j} = f_w(x; T)$ with the cavity $x = b_i + \sum_{k \ne j} m_{k \to i}$, all in log-odds. At $T = 1$ "
             r"(sum-product) $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$; at $T = 0$ (max-product) it is $\pm x$ clipped at "
             r"$\pm w$. The belief is $\sigma(b_i + \sum_k m_{k \to i})$: exact on a tree. On a loop a message returns to "
-            r"its sender and is counted twice.",
+            r"its sender and is counted twice. The Bethe estimate of $\log Z$ is computed from the messages alone.",
         ),
         card(
             "Why query training helps",
