@@ -72,11 +72,11 @@ export function render({model, el}) {
   const sides = [push("true parameters", {"data-show": 0}, () => tell("show", 0)), push("query-trained", {"data-show": 1}, () => tell("show", 1))]
   const section = (title, ...parts) => node("section", {}, node("h3", {text: title}), ...parts)
   const pencil = push("draw", {"data-name": "draw", title: "Draw your own graph, or open a UAI file"}, () => { clock.stop(); drawing.turn(!drawing.on); come() })
-  const train5 = push("exercises", {"data-name": "exercises", title: "Five short exercises: predict, then press"}, () => { follow = true; tell("exercise", data.exercise ? 0 : 1); come() })
+  const lessons = push("exercises", {"data-name": "exercises", title: "Five short exercises: predict, then press"}, () => { follow = true; tell("exercise", data.exercise ? 0 : 1); come() })
   const come = () => { if (isNarrow()) middle.scrollIntoView() } // on a phone the graph is above
   const over = push("start over", {"data-name": "start", title: "This graph as it was: nothing observed, nothing sent, all numbers as they were chosen"}, () => { clock.stop(); follow = true; tell("start") })
   const left = node("div", {class: "left"},
-    node("section", {}, node("h3", {}, "Graph", node("span", {class: "end"}, train5, over)), node("div", {class: "row"}, ...graphs, pencil)),
+    node("section", {}, node("h3", {}, "Graph", node("span", {class: "end"}, lessons, over)), node("div", {class: "row"}, ...graphs, pencil)),
     section("Couplings and biases", node("div", {class: "row"}, ...presets), knobs.strength.row, knobs.coupling.row, knobs.bias.row),
     section("Belief propagation", knobs.temperature.row, knobs.damping.row, knobs.layers.row),
     section("Query training", train, bar, scores))
@@ -141,7 +141,7 @@ export function render({model, el}) {
     drawing.draw(); schedule.hidden = drawing.on
     lead.childNodes.forEach((line, k) => { line.textContent = HINTS[drawing.on ? "draw" : "watch"][k] })
     pencil.setAttribute("aria-pressed", String(drawing.on)); pencil.classList.toggle("own", data.graph === "own")
-    train5.setAttribute("aria-pressed", String(Boolean(data.exercise)))
+    lessons.setAttribute("aria-pressed", String(Boolean(data.exercise)))
     graphs.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.graph === data.graph)))
     const {couplings, biases} = data.shown ? {couplings: data.numbers.map(([w]) => w), biases: data.biases} : set, locked = data.shown === 1 // those that are shown
     knobs.strength.set(set.strength, "", locked); knobs.temperature.set(set.temperature); knobs.damping.set(set.damping); knobs.layers.set(set.layers)

@@ -18,7 +18,7 @@ function drawBars(body, data, cursor) {
       svg("rect", {class: "exact", x: middle + 1, y: y(q), width: bar - 1, height: Math.max(0, y(0) - y(q)), "data-exact": i}),
       text(brief(p), {class: "strong", x: middle - bar / 2, y: y(p) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
       text(brief(q), {class: "strong", x: middle + bar / 2 + 1, y: y(q) - 4, "text-anchor": "middle", style: `font-size:${size}px`}),
-      text(label(name) + (data.evidence[i] >= 0 ? ` = ${data.evidence[i]}` : ""), {class: "strong", x: middle, y: height - 7, "text-anchor": "middle"}))
+      text(label(name) + (data.evidence[i] >= 0 ? `${n > 9 ? "=" : " = "}${data.evidence[i]}` : ""), {class: "strong", x: middle, y: height - 7, "text-anchor": "middle", style: n > 9 ? "font-size:11px" : ""}))
   })
   body.replaceChildren(svg("svg", {class: "chart bars", viewBox: `0 0 ${CHART} ${height}`, role: "img", "aria-label": `beliefs beside ${exactly(data)}`}, ...parts))
 }

@@ -18,7 +18,7 @@ function makeDrawing({graph, look, tell, redraw, say, open, limits, over}) {
     save: tool("Save UAI", "save", "The graph with the numbers that are shown, without what is observed", () => tell("save")),
     done: tool("Done", "done", "Back to messages and evidence (Escape)", () => turn(false)),
   }
-  const row = node("div", {class: "tools", role: "toolbar", "aria-label": "draw"}, ...Object.values(tools), input)
+  const row = node("div", {class: "tools", role: "group", "aria-label": "draw"}, ...Object.values(tools), input)
 
   function turn(value) {
     on = value; marked.clear(); drag = null

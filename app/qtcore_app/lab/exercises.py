@@ -150,6 +150,11 @@ def pressed(lab: Lab) -> Lab | None:
     return replace(EXERCISES[lab.exercise - 1].after, exercise=lab.exercise, guess=lab.guess, pressed=True)
 
 
+def wants_training(lab: Lab) -> bool:
+    """Whether the answer comes with a training that has not been."""
+    return lab.pressed and not lab.trained and EXERCISES[lab.exercise - 1].trains
+
+
 @functools.cache
 def _answer(number: int) -> int:
     exercise = EXERCISES[number - 1]

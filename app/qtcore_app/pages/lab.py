@@ -52,8 +52,9 @@ MODEL_ACTIONS = (
 """Actions that make a running training useless."""
 MAX_UNDO = 50
 
-# Trainings of all users; not in the pool that painting needs.
+# Trainings and scores of all users; not in the pool that painting needs.
 trainers = ThreadPoolExecutor(2, thread_name_prefix="qtcore-lab", initializer=lambda: torch.set_num_threads(1))
+scorers = ThreadPoolExecutor(1, thread_name_prefix="qtcore-lab-scores", initializer=lambda: torch.set_num_threads(1))
 
 
 Scores = dict[str, training.Score | None]
@@ -106,8 +107,10 @@ class LabPage:
         layer = state.integer("layer", 0, graphs.MAX_LAYERS + graphs.MAX_SENT, -1)
         self.component = LabView(limits=LIMITS, layer=layer, sizing_mode="stretch_width", margin=0)
         self._put(engine.in_pool(picture, self.lab))
-        self.scores, self._scored = engine.in_pool(both_scores, self.lab), question(self.lab)
+        if self.lab.schedule == SCHEDULES[0]:  # the others take too long for everybody else to wait
+            self.scores, self._scored = engine.in_pool(both_scores, self.lab), question(self.lab)
         self._show_training()
+        self.latest.submit(self._score)
         for jobs in (self.latest, self.trainer):
             shell.when_left("lab", jobs.cancel)
         self.component.param.watch(self._receive, "packet")
@@ -122,8 +125,13 @@ class LabPage:
     async def _run(self) -> None:
         loop, lab = asyncio.get_running_loop(), self.lab
         self._put(await loop.run_in_executor(engine.pool, picture, lab))
+        await self._score()
+
+    async def _score(self) -> None:
+        """Both scores, if they are not those of the lab already."""
+        loop, lab = asyncio.get_running_loop(), self.lab
         if question(lab) != self._scored:
-            self.scores = await loop.run_in_executor(engine.pool, both_scores, lab)
+            self.scores = await loop.run_in_executor(scorers, both_scores, lab)
             self._scored = question(lab)
             self._show_training()
 
@@ -157,7 +165,7 @@ class LabPage:
         else:
             self._act(action, numbers)
         self._refresh()
-        if action == "press" and self.lab.pressed and exercises.EXERCISES[self.lab.exercise - 1].trains:
+        if action == "press" and exercises.wants_training(self.lab):
             self.trainer.submit(self._train)
 
     def _act(self, action: str, numbers: list[float]) -> None:
