@@ -211,9 +211,9 @@ def test_schedules_from_the_same_start_with_log_z(page: "Page", app_url: str) ->
 
 def test_speed_and_starting_over(page: "Page", app_url: str) -> None:
     lab = open_lab(page, app_url)
-    page.get_by_label("speed").select_option("15 layers/s")
     page.keyboard.press("Home")
-    page.locator(".formula").click()  # the keys of a list are its own
+    wait_until(page, lambda: number(lab, "layer") == 0)
+    page.get_by_label("speed").select_option("15 layers/s")
     page.locator("[data-name=play]").click()
     seen = {number(lab, "layer")}
     wait_until(page, lambda: seen.add(number(lab, "layer")) or number(lab, "layer") == 40)
