@@ -9,6 +9,7 @@ const CHARTS = 250 // pixels
 const JOINT = { // the joint answers that can be shown in the place of the bars: the button's label, and a sentence
   samples: ["New samples", "Six complete records, a column each (filled: 1), and behind them the most probable one."],
   next: ["Ask again", "Bits that the answer to each question would tell about what is asked (its best: ★)."],
+  why: ["Explain again", "What each known group did to the probability of the chosen variable (brown: raised, blue: lowered it): with it minus without it."],
 }
 const CELLS = 7, BEST = 3 // squares of a variable; questions that are named
 
@@ -25,7 +26,8 @@ export function render({model, el}) {
   const joint = node("div", {class: "joint"}, head, key2)
   root.append(node("div", {class: "main"}, deck.controls, joint, node("div", {class: "about"}, legend, readout), rows), charts)
   const panels = [...model.charts, {inspect: true}].map(panel)
-  charts.append(...panels.map((each) => each.block))
+  const units = node("ol"), speaking = node("div", {class: "chart speaking"}, node("h3", {text: "Hidden units that speak to it"}), units)
+  charts.append(...panels.map((each) => each.block), speaking)
 
   const lines = model.names.map((name, i) => {
     const role = node("button", {type: "button", class: "role", "data-variable": i, onclick: () => change([i], NEXT[roles[i]]), onfocus: () => choose(i)})
@@ -72,21 +74,24 @@ export function render({model, el}) {
     each.role.textContent = known ? String(Math.round(truth)) : roles[i] === TARGET ? "?" : "–"
     each.role.setAttribute("aria-label", `${each.full ?? each.name}: ${word}`)
     each.line.title = `${each.full ?? each.name}: ${word}; ${data.runs.map((run, r) => `${data.runs.length > 1 ? `${run.label} ` : ""}p = ${pretty(values[r])}`).join(", ")}; truth ${truth}`
-    each.fills.forEach((fill, r) => { fill.style.width = `${100 * (values[r] ?? 0)}%`; fill.hidden = r >= values.length })
+    each.fills.forEach((fill, r) => { fill.style.left = "0"; fill.style.width = `${100 * (values[r] ?? 0)}%`; fill.hidden = r >= values.length; delete fill.dataset.sign })
     each.tick.style.left = `${100 * truth}%`; each.tick.hidden = known
     each.number.textContent = known ? "" : values.map((p) => p.toFixed(2)).join(" ")
     each.number.classList.toggle("off", !known && Math.abs(values[0] - truth) > 0.5)
     each.number.dataset.p = values.map((p) => p.toFixed(3)).join(" ")
     if (model.shown === "samples") drawSquares(each, i)
     else if (model.shown === "next") drawBits(each, i)
+    else if (model.shown === "why") drawMoved(each, i)
   }
   // Joint answers in the place of a bar and its number.
-  let drawn = new Uint8Array(0), bits = new Float32Array(0), most = 0, ranked = []
+  let drawn = new Uint8Array(0), bits = new Float32Array(0), most = 0, ranked = [], moved = new Float32Array(0), farthest = 0
   function take2() {
     drawn = bytesOf(model.samples)
     bits = new Float32Array(bytesOf(model.bits).slice().buffer).map((value) => Math.max(0, value)) // NaN stays
     ranked = [...bits.keys()].filter((i) => !Number.isNaN(bits[i])).sort((a, b) => bits[b] - bits[a])
     most = ranked.length ? bits[ranked[0]] : 0
+    moved = new Float32Array(bytesOf(model.moved).slice().buffer)
+    farthest = moved.reduce((a, b) => Math.max(a, Math.abs(b) || 0), 0)
   }
   function tell(each, text) { each.role.setAttribute("aria-label", `${each.role.getAttribute("aria-label")}; ${text}`); each.line.title += `; ${text}` }
   function drawSquares(each, i) {
@@ -105,7 +110,23 @@ export function render({model, el}) {
     each.number.classList.remove("off")
     if (asked) tell(each, `its answer would tell ${value.toFixed(3)} bits`)
   }
+  function drawMoved(each, i) { // from the middle: to the right if it raised the probability
+    const value = moved.length ? moved[i] : NaN, usable = !Number.isNaN(value) && farthest > 0, part = usable ? 50 * value / farthest : 0
+    each.fills.forEach((fill, r) => {
+      fill.hidden = r > 0; fill.dataset.sign = part < 0 ? "down" : "up"
+      fill.style.left = `${50 + Math.min(0, part)}%`; fill.style.width = `${Math.abs(part)}%`
+    })
+    each.tick.hidden = true
+    each.number.textContent = usable && Math.abs(value) >= 0.005 ? `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}` : ""
+    each.number.classList.remove("off")
+    if (usable) tell(each, `moved the chosen variable by ${value.toFixed(3)}`)
+  }
+  function drawSpeaking() {
+    speaking.hidden = model.shown !== "why"
+    units.replaceChildren(...model.units.map((each) => node("li", {}, node("b", {text: each.moved}), ` ${each.name} `, node("small", {text: each.text}))))
+  }
   function drawJoint() {
+    drawSpeaking()
     const [label, words] = JOINT[model.shown] ?? ["", ""]
     joint.hidden = !label; ask.textContent = label; key2.textContent = words
     root.dataset.shown = model.shown
@@ -156,7 +177,8 @@ export function render({model, el}) {
   focusWhenSkipped(model, lines[0].role)
   function take(bytes) { if (bytes.length === 4 + V) roles = bytes.slice(4) } // u32 number, roles
   take2()
-  for (const name of ["samples", "bits"]) model.on(name, () => { take2(); draw() })
+  model.on("units", drawSpeaking)
+  for (const name of ["samples", "bits", "moved"]) model.on(name, () => { take2(); draw() })
   for (const name of ["shown", "stale"]) model.on(name, draw)
   model.on("share", () => { if (model.share >= 1) draw() })
   take(bytesOf(model.given))

@@ -18,7 +18,7 @@ from qtcore.data.inventory import holding
 from qtcore.data.mnist import load_mnist
 from qtcore.errors import DataError
 from qtcore.models.base import Model
-from qtcore.models.grid import GridMRF
+from qtcore.models.grid import LABELS, GridMRF
 from qtcore_app import engine, masks
 from qtcore_app.cards import card
 from qtcore_app.clones import clone_colours
@@ -28,6 +28,7 @@ from qtcore_app.components import Choices, Gallery, Knobs, Painter, Player
 from qtcore_app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
 from qtcore_app.frames import GridEncoder, Header
 from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.reasons import Subject, Wording, at, half
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes, parse_noise
 from qtcore_app.uploads import drawing_from
@@ -49,6 +50,9 @@ OPENS_WITH = 5
 SEED = 4  # of the glyphs in the gallery
 MAX_MADE = 200
 """Noisy digits to remember for undo; the painter can undo 100 strokes."""
+REACH = 4
+"""Readings up to so many pixels away are left out to explain a label: 81 queries instead of 900."""
+FAR = "No reading near this pixel can be left out."
 UNKNOWN = "The truth of a drawing is not known."
 NO_MODEL = "No trained grid model is shipped with this version: what you see is the untrained one."
 
@@ -139,6 +143,11 @@ class ContoursPage(PicturePage):
     note = (
         f"The labels of all pixels drawn together, {BLOCK} at a time that are far apart, in random orders: each from its "
         "marginal given the picture and the labels before."
+    )
+
+    learned = (
+        "The clones' four tables of log-potentials: vertical, horizontal, diagonal, antidiagonal (rows: upper or left pixel; "
+        "the last two states: OUT and IN; blue: unlikely, brown: likely)"
     )
 
     def __init__(self, shell: Shell) -> None:
@@ -311,9 +320,34 @@ class ContoursPage(PicturePage):
     def joint_question(self) -> Joint:
         return Joint(trained(self.source)[1], self.query, BLOCK)
 
+    def coloured(self, values: Tensor) -> Bytes:
+        return in_colour(values)
+
     def pictures(self, drawn: Drawn) -> list[bytes]:
         marginals: Any = drawn.marginals
         return [sheet(*map(in_colour, (marginals.probs, drawn.samples, drawn.best)))]
+
+    def unexplained(self) -> str:
+        """Every label can be explained, a reading is no label; but some reading must be near."""
+        return "" if self.why.place() is not None and self._near() else FAR
+
+    def _near(self) -> list[int]:
+        """The pixels that are read, not far from the chosen one."""
+        row, column = divmod(self.why.place() or 0, SHAPE[1])
+        window = np.zeros(SHAPE, bool)
+        window[max(0, row - REACH) : row + REACH + 1, max(0, column - REACH) : column + REACH + 1] = True
+        return [int(place) for place in np.flatnonzero(window & (self.painter.weights > 0))]
+
+    def subject(self) -> Subject:
+        return Subject(trained(self.source)[1], self.query, self.why.place() or 0, DEPTH, self._near())
+
+    def wording(self) -> Wording:
+        ink, weights = self.painter.image.reshape(-1) > 127, self.painter.weights.reshape(-1)
+
+        def seen(i: int) -> str:
+            return f"{at(i, SHAPE)}, {'on' if ink[i] else 'off'}{half(weights[i])}"
+
+        return Wording(SHAPE, "probability", seen, labels=LABELS)
 
     def question(self) -> tuple[Header, Sequence[engine.Run]]:
         query = self.query

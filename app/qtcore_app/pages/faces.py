@@ -30,6 +30,7 @@ from qtcore_app.components import Choices, Gallery, Painter, Player
 from qtcore_app.components.player import GAUSSIAN_VIEWS, NCE_HIDDEN, RESIDUAL
 from qtcore_app.frames import GaussianEncoder, Header
 from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.reasons import Subject, Wording, at, half
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes
 from qtcore_app.uploads import face_from
@@ -276,14 +277,26 @@ class FacesPage(PicturePage):
         weights = self.weights[None]
         return Joint(joint_model(MODEL, self.model), qtcore.Query(self.values[None], weights, weights < 1), BLOCK, smooth=True)
 
-    def pictures(self, drawn: Drawn) -> list[bytes]:
-        def grey(values: Tensor) -> Bytes:
-            levels = grey_levels(values.cpu(), self.model.statistics) if self.model.statistics else values.cpu() * 42 + 128
-            return in_grey(levels.reshape(-1, *SHAPE))
+    def coloured(self, values: Tensor) -> Bytes:
+        levels = grey_levels(values.cpu(), self.model.statistics) if self.model.statistics else values.cpu() * 42 + 128
+        return in_grey(levels.reshape(-1, *SHAPE))
 
-        same = [grey(values) for values in (drawn.marginals.mean, drawn.best)]
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        same = [self.coloured(values) for values in (drawn.marginals.mean, drawn.best)]
         looks = [drawn.samples] if drawn.smooth is None else [drawn.smooth, drawn.samples]
-        return [sheet(same[0], grey(samples), same[1]) for samples in looks]
+        return [sheet(same[0], self.coloured(samples), same[1]) for samples in looks]
+
+    def subject(self) -> Subject:
+        query = qtcore.Query(self.values[None], self.weights[None])
+        return Subject(self.model, query, self.why.place() or 0, self.model.n_layers)
+
+    def wording(self) -> Wording:
+        grey, weights, place = self.painter.image.reshape(-1), self.painter.weights.reshape(-1), self.why.place() or 0
+        encoder = GaussianEncoder(self.model, None, torch.ones(len(self.values), dtype=torch.bool))
+        factor, offset = (float(part.expand(len(self.values))[place]) for part in (encoder.factor, encoder.offset))
+        return Wording(
+            SHAPE, "grey levels", lambda i: f"{at(i, SHAPE)}, grey level {grey[i]}{half(weights[i])}", factor, offset
+        )
 
     def view(self) -> Viewable:
         left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from panel.viewable import Viewable
+from torch import Tensor
 
 import qtcore
 from qtcore.models.base import Model
@@ -18,7 +19,8 @@ from qtcore_app.completions import Drawn, Joint, in_grey, sheet
 from qtcore_app.components import Gallery, Painter, Player
 from qtcore_app.components.player import BERNOULLI_VIEWS, NCE_HIDDEN, RESIDUAL
 from qtcore_app.frames import BernoulliEncoder, Header
-from qtcore_app.pages.picture import LEFT, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.reasons import Subject, Wording, at, half
 from qtcore_app.samples import Samples
 from qtcore_app.shell import Shell
 
@@ -120,10 +122,20 @@ class PixelsPage(PicturePage, OfModel):
         weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
         return Joint(self.model, qtcore.Query(self.samples.values[self.number][None], weights, weights < 1))
 
+    def coloured(self, values: Tensor) -> Bytes:
+        return in_grey(255 * values.reshape(-1, *self.painter.shape))
+
     def pictures(self, drawn: Drawn) -> list[bytes]:
-        shape = self.painter.shape
-        parts = [in_grey(255 * values.reshape(-1, *shape)) for values in (drawn.marginals.mean, drawn.samples, drawn.best)]
-        return [sheet(*parts)]
+        return [sheet(*map(self.coloured, (drawn.marginals.mean, drawn.samples, drawn.best)))]
+
+    def subject(self) -> Subject:
+        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+        query = qtcore.Query(self.samples.values[self.number][None], weights)
+        return Subject(self.model, query, self.why.place() or 0, self.model.n_layers)
+
+    def wording(self) -> Wording:
+        values, weights, shape = self.samples.values[self.number], self.painter.weights.reshape(-1), self.painter.shape
+        return Wording(shape, "probability", lambda i: f"{at(i, shape)}, seen as {float(values[i]):.2g}{half(weights[i])}")
 
     def view(self, above: Sequence[Viewable]) -> Viewable:
         left = [*above, self.gallery, self.preset_row, self.show_row, self.comparison.row, self.notice]
