@@ -41,7 +41,7 @@ def test_digits_open_with_a_result(page: "Page", app_url: str) -> None:
     assert picture(page, "mean").shape == (*DIGIT, 3)
     assert page.locator(".qt.player").get_attribute("data-layer") == "10"
     assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == "32"
-    for title in ("Probability of 1", "Entropy", "Difference from the truth", "Residual", "Bits per hidden pixel"):
+    for title in ("Probability of 1", "Entropy", "Error (p − original)", "Residual", "Bits per hidden pixel"):
         assert page.get_by_text(title).first.is_visible()
 
 

@@ -64,6 +64,7 @@ def grouped(names: Sequence[str] | None, count: int) -> tuple[list[str], list[li
 class Record(JSComponent):
     """`frames` as for the player, with a picture of one row; `changes(callback)` reports every change of a role."""
 
+    board = param.List(default=[], constant=True, doc="Rows and columns of a board game: a group for each square, by columns.")
     names = param.List(default=[], item_type=str, constant=True)
     groups = param.List(default=[], constant=True)
     given = param.Bytes(default=b"", doc="From Python: u32 serial number, roles.")

@@ -95,7 +95,7 @@ def galleries() -> tuple[Digits, ...]:
         log.info("no MNIST: %s", error)
     rng = np.random.default_rng(SEED)
     glyphs = torch.from_numpy(np.stack([draw_glyph(digit % 10, rng) for digit in range(N_SHOWN)]))
-    rows.append(Digits("glyph", "glyphs", "Digits in Pillow's font", border_labels(glyphs)))
+    rows.append(Digits("glyph", "glyphs", "Printed digits", border_labels(glyphs)))
     return tuple(rows)
 
 
@@ -168,6 +168,7 @@ class ContoursPage(PicturePage):
             views=GRID_VIEWS,
             charts=[RESIDUAL, NCE_ALL, IOU],
             inspector="labels",
+            even=True,
             margin=0,
             **restored_look(state, SHAPE, [12, 15]),
         )
@@ -338,6 +339,21 @@ class ContoursPage(PicturePage):
         window[max(0, row - REACH) : row + REACH + 1, max(0, column - REACH) : column + REACH + 1] = True
         return [int(place) for place in np.flatnonzero(window & (self.painter.weights > 0))]
 
+    @property
+    def model_shown(self) -> str:
+        return trained(self.source)[0]
+
+    def demonstrate(self) -> None:
+        """A circle with a gap, as if somebody had drawn it."""
+        row, column = np.indices(SHAPE) - 14.5
+        distance = np.hypot(row, column)
+        circle = (np.abs(distance - 8.5) < 0.5) & ~((column > 0) & (np.abs(row) < 2))
+        self._drawn()
+        self._mark()
+        self.preset_row.selected = 0
+        self.painter.give(np.where(circle, 255, 0).astype(np.uint8), np.full(SHAPE, 255, np.uint8))
+        self.play()
+
     def subject(self) -> Subject:
         return Subject(trained(self.source)[1], self.query, self.why.place() or 0, DEPTH, self._near())
 
@@ -370,7 +386,7 @@ class ContoursPage(PicturePage):
 
     def view(self) -> Viewable:
         left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.show_row]
-        return arrange([*left, self.comparison.row, self.notice], self, explanation())
+        return arrange([*left, self.comparison.row, self.reliability.row, self.notice], self, explanation())
 
 
 def explanation() -> list[Viewable]:

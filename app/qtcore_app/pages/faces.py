@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 MODEL = "grbm/frey"
 N_SHOWN = 12
+OPENS_WITH, OPENS_HIDING = {"frey": 1, "dream": 5}, "80 %"
+"""The face of each gallery, and the mask, that a page opens with: found, and not within a few layers."""
 MAX_STANDARDISED = 8.0
 """Uploads are clipped here: where a pixel hardly varies in the training faces, any other grey would become a huge number."""
 LAYERS = (5, 15, 100)
@@ -153,7 +155,7 @@ class FacesPage(PicturePage):
         self.faces = galleries()
         self.comparison = Comparison(MODEL, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
         self.pick(*self._from_address(state.image, state.pixels))
-        mask = restored_mask(state.mask, SHAPE, masks.FACES["left half"](SHAPE, 0))
+        mask = restored_mask(state.mask, SHAPE, masks.FACES[OPENS_HIDING](SHAPE, 0))
         if state.image and not state.mask:
             mask = np.full(SHAPE, 255, np.uint8)
         painter = Painter(to_grey(self.values, self.model), mask, margin=0)
@@ -169,7 +171,7 @@ class FacesPage(PicturePage):
         self.gallery.param.watch(self._on_gallery, "clicks")
         self.sources.param.watch(self._on_source, "clicks")
         if not state.image and not state.mask:
-            self.preset_row.selected = 0
+            self.preset_row.selected = list(self.presets).index(OPENS_HIDING)
         self.first()
 
     # ------------------------------------------------------------------ which face
@@ -189,7 +191,8 @@ class FacesPage(PicturePage):
         for faces in self.faces:
             if faces.key == key and number.isdecimal() and int(number) < len(faces.values):
                 return key, int(number), faces.values[int(number)]
-        return self.faces[0].key, 0, self.faces[0].values[0]
+        number = OPENS_WITH.get(self.faces[0].key, 0)
+        return self.faces[0].key, number, self.faces[0].values[number]
 
     def _show(self) -> None:
         self.gallery.selected = self.number
@@ -265,7 +268,7 @@ class FacesPage(PicturePage):
             self.painter.seq,
             encoder.truth_bytes(),
             {} if truth is None else {"nce": baselines(truth, target)},
-            extra={"without": {"nce": NOT_SCORED if truth is None else EMPTY}},
+            extra={"without": {"nce": NOT_SCORED if truth is None else EMPTY}, "hidden": target.nonzero()[:, 0].tolist()},
         )
 
         def run(label: str, model: Model, n_layers: int) -> engine.Run:
@@ -286,6 +289,14 @@ class FacesPage(PicturePage):
         looks = [drawn.samples] if drawn.smooth is None else [drawn.smooth, drawn.samples]
         return [sheet(same[0], self.coloured(samples), same[1]) for samples in looks]
 
+    @property
+    def model_shown(self) -> str:
+        return MODEL
+
+    def demonstrate(self) -> None:
+        self.hide(OPENS_HIDING)
+        self.play()
+
     def subject(self) -> Subject:
         query = qtcore.Query(self.values[None], self.weights[None])
         return Subject(self.model, query, self.why.place() or 0, self.model.n_layers)
@@ -300,7 +311,7 @@ class FacesPage(PicturePage):
 
     def view(self) -> Viewable:
         left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row]
-        return arrange([*left, self.show_row, self.comparison.row, self.notice], self, explanation())
+        return arrange([*left, self.show_row, self.comparison.row, self.reliability.row, self.notice], self, explanation())
 
 
 def explanation() -> list[Viewable]:

@@ -13,6 +13,7 @@ from panel.viewable import Viewable
 from torch import Tensor
 
 from qtcore_app import engine
+from qtcore_app.calibration import Reliability
 from qtcore_app.completions import TITLES, Asked, Drawn, Joint, draw
 from qtcore_app.components import Choices, Completions, Painter, Player, Upload, Why
 from qtcore_app.frames import Header
@@ -75,6 +76,9 @@ class PicturePage:
         shell.when_left(self.name, self.latest.cancel)
         shell.when_left(self.name, self.joint.cancel)
         shell.when_left(self.name, self.reasons.cancel)
+        self.reliability = Reliability(lambda: self.model_shown, LEFT)
+        shell.when_left(self.name, self.reliability.cancel)
+        shell.tour.drives(self.name, self.demonstrate)
 
     # ------------------------------------------------------------------ for subclasses
 
@@ -88,6 +92,15 @@ class PicturePage:
 
     def joint_question(self) -> Joint:
         """What to draw for the painter's current picture and mask."""
+        raise NotImplementedError
+
+    @property
+    def model_shown(self) -> str:
+        """The name of the shipped model that answers."""
+        raise NotImplementedError
+
+    def demonstrate(self) -> None:
+        """What the tour shows of this page."""
         raise NotImplementedError
 
     def subject(self) -> Subject:
@@ -131,6 +144,15 @@ class PicturePage:
         """Compute the result that the page opens with."""
         header, runs = self.question()
         self.player.frames = engine.compute(header, runs)
+
+    def play(self) -> None:
+        """Answer the current canvas at once, and play the layers."""
+        self.show(0)
+        self.joint.stop()
+        self.latest.cancel()
+        self.first()
+        self.player.play = True
+        self.remember()
 
     def refresh(self) -> None:
         """Run the current canvas; cancel the previous run."""
@@ -179,16 +201,19 @@ class PicturePage:
         self.why.facts = facts(explained, words)
 
     def _on_show(self, event: Any) -> None:
-        """Show layers, samples or reasons; the first time, samples are drawn."""
         number = self.show_row.clicked()
         if number is not None:
-            self.show_row.selected = number
-            self.player.visible, self.completions.visible, self.why.visible = (number == k for k in range(len(SHOWN)))
-            if number == 1 and (not self.joint.count or self.completions.stale):
-                self.completions.asks += 1
-            if number == 2:
-                self.why.pixel = self.player.pixel
-                self.why.asks += 1
+            self.show(number)
+
+    def show(self, number: int) -> None:
+        """Show layers, samples or reasons; the first time, samples are drawn."""
+        self.show_row.selected = number
+        self.player.visible, self.completions.visible, self.why.visible = (number == k for k in range(len(SHOWN)))
+        if number == 1 and (not self.joint.count or self.completions.stale):
+            self.completions.asks += 1
+        if number == 2:
+            self.why.pixel = self.player.pixel
+            self.why.asks += 1
 
     def _on_why(self, event: Any) -> None:
         """A pixel that was chosen among the reasons is chosen everywhere."""
@@ -200,10 +225,13 @@ class PicturePage:
         if number is None:
             return
         self.preset_seed += 1
-        mask = list(self.presets.values())[number](self.painter.shape, self.preset_seed)
-        self.preset_row.selected = number
-        self.painter.give(weights=mask)
+        self.hide(list(self.presets)[number])
         self.refresh()
+
+    def hide(self, preset: str) -> None:
+        """Put a ready-made mask on the canvas."""
+        self.preset_row.selected = list(self.presets).index(preset)
+        self.painter.give(weights=self.presets[preset](self.painter.shape, self.preset_seed))
 
     def _on_upload(self, event: Any) -> None:
         try:
@@ -239,7 +267,7 @@ def arrange(left: Sequence[Viewable], page: PicturePage, below: Sequence[Viewabl
             pn.Column(page.player, page.completions, page.why, margin=(0, 0, 0, 12)),
             margin=(12, 0, 0, 0),
         ),
-        beside(*below, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+        beside(*below, page.reliability.pane, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
         margin=(0, 16),
         sizing_mode="stretch_width",
     )

@@ -16,6 +16,7 @@ import qtcore
 from qtcore.inference.questions import Asking
 from qtcore.models.base import Model
 from qtcore_app import engine
+from qtcore_app.calibration import Reliability
 from qtcore_app.cards import card
 from qtcore_app.comparisons import Comparison
 from qtcore_app.completions import Asked, Drawn, Joint, draw, joint_model
@@ -42,6 +43,15 @@ STRONGEST = 3
 """Variables that are named of a hidden unit."""
 KNOW = "Every variable is known: make at least one unknown or asked."
 EMPTY = "Ask for at least one variable to score the answer."
+BOARDS = {"connect4": [6, 7]}
+"""Rows and columns of games."""
+ABOUT = {
+    "adult": " Income, the class of the original table, is not in this file; where the fifths of fnlwgt, a weight of the "
+    "census, end is not known.",
+    "mushrooms": " Whether a mushroom can be eaten, the class of the original table, is not in this file.",
+    "connect4": " Who wins, the class of the original table, is not in this file. Every position has eight pieces; x began.",
+}
+"""What else is to be said of a file."""
 UNNAMED = "The meaning of this set's variables was never published."
 JOINT = (
     " Samples and what to ask next are answered by a model that was trained with any number of known variables, where one is "
@@ -86,6 +96,7 @@ class RecordPage(OfModel):
         self.record = Record(
             np.zeros(count, np.uint8),
             samples.names,
+            board=BOARDS.get(samples.dataset, []),
             layer=state.integer("layer", 0, 1000, -1),
             sizing_mode="stretch_width",
             margin=(0, 0, 0, 20),
@@ -114,6 +125,8 @@ class RecordPage(OfModel):
         shell.when_left("digits", self.joint.cancel)
         self.load(model)
         self.comparison = Comparison(model, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
+        self.reliability = Reliability(lambda: self.model_name, LEFT)
+        shell.when_left("digits", self.reliability.cancel)
         header, runs = self.question()
         self.record.frames = engine.compute(header, runs)
 
@@ -234,6 +247,7 @@ class RecordPage(OfModel):
             layer="" if self.record.layer < 0 else self.record.layer,
             pixel=f"0-{self.record.variable}" if self.record.variable >= 0 else "",
             mask="",
+            pixels="",
         )
 
     # ------------------------------------------------------------------ what the user does
@@ -272,10 +286,10 @@ class RecordPage(OfModel):
             self.record.asks += 1
 
     def view(self, above: Sequence[Viewable]) -> Viewable:
-        left = [*above, self.rows, self.preset_row, self.show_row, self.comparison.row, self.notice]
+        left = [*above, self.rows, self.preset_row, self.show_row, self.comparison.row, self.reliability.row, self.notice]
         return pn.Column(
             beside(choices(*left, width=LEFT, margin=0), self.record, margin=(12, 0, 0, 0), sizing_mode="stretch_width"),
-            beside(*explanation(self.samples.names is None), margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+            beside(*explanation(self.samples), self.reliability.pane, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
             margin=(0, 16),
             sizing_mode="stretch_width",
         )
@@ -294,7 +308,7 @@ def tell_bits(asking: Asking) -> Iterator[Told]:
         yield Told(done / len(asking), bits[0].cpu().numpy())
 
 
-def explanation(unnamed: bool) -> list[Viewable]:
+def explanation(samples: Samples) -> list[Viewable]:
     """Three cards: the question, a layer, the two models."""
     return [
         card(
@@ -303,7 +317,8 @@ def explanation(unnamed: bool) -> list[Viewable]:
             r"or set the group to a value beside it: what is asked is then still scored against the record as it was. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
-            + (UNNAMED if unnamed else GROUPED)
+            + (UNNAMED if samples.names is None else GROUPED)
+            + ABOUT.get(samples.dataset, "")
             + JOINT,
         ),
         *both_models(),
