@@ -183,24 +183,10 @@ class TestNames:
 
     def test_the_bins_of_adult(self, data_folder: Path) -> None:
         """So many people of each age, and with so many hours a week, are in UCI's adult.data; the last bin has the others."""
-        ages = {17: 395, 18: 550, 19: 712, 20: 753, 21: 720, 22: 765, 23: 877, 24: 798, 25: 841, 26: 785, 27: 835, 28: 867}
-        ages |= {29: 813, 30: 861, 31: 888, 32: 828, 33: 875, 34: 886, 35: 876, 36: 898, 37: 858, 38: 827, 39: 816, 40: 794}
-        ages |= {41: 808, 42: 780, 43: 770, 44: 724, 45: 734, 46: 737, 47: 708, 48: 543, 49: 577}
-        hours = {
-            35: 1297,
-            36: 220,
-            37: 149,
-            38: 476,
-            39: 38,
-            40: 15217,
-            41: 36,
-            42: 219,
-            43: 151,
-            44: 212,
-            45: 1824,
-            46: 82,
-            47: 49,
-        }
+        young = (395, 550, 712, 753, 720, 765, 877, 798, 841, 785, 835, 867, 813, 861, 888, 828, 875)
+        middle = (886, 876, 898, 858, 827, 816, 794, 808, 780, 770, 724, 734, 737, 708, 543, 577)
+        ages = dict(enumerate(young + middle, 17))
+        hours = dict(enumerate((1297, 220, 149, 476, 38, 15217, 36, 219, 151, 212, 1824, 82, 49), 35))
         counts = self.counts("adult")
         for group, known, edges in (
             ("age", ages, ((17, 25), (26, 32), (33, 40), (41, 49))),
@@ -209,8 +195,8 @@ class TestNames:
             for low, high in edges:
                 assert counts[f"{group} {low}-{high}"] == sum(known[number] for number in range(low, high + 1))
         assert counts["hours-per-week 40"] == hours[40]
-        numbers = "Preschool 1st-4th 5th-6th 7th-8th 9th 10th 11th 12th HS-grad Some-college Assoc-voc Assoc-acdm".split()
-        numbers += "Bachelors Masters Prof-school Doctorate".split()
+        numbers = ("Preschool", "1st-4th", "5th-6th", "7th-8th", "9th", "10th", "11th", "12th", "HS-grad")
+        numbers += ("Some-college", "Assoc-voc", "Assoc-acdm", "Bachelors", "Masters", "Prof-school", "Doctorate")
         rows, names = all_rows(kept("adult")), list(kept("adult").variable_names)
         for number, level in enumerate(numbers, 1):
             having = rows[rows[:, names.index(f"education {level}")] == 1]

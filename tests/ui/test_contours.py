@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
-from qtcore_app.pages.contours import OPENS_WITH, galleries
+from qtcore_app.drawings import galleries
+from qtcore_app.pages.contours import OPENS_WITH
 from qtcore_app.state import decode_bytes
 
 from .helpers import GRID, drag, hidden, open_page, picture, seq, state, tool, wait_for_another, wait_for_result, wait_until

@@ -1,7 +1,5 @@
 """Contours: which side of a broken, noisy line is the inside? The grid MRF with clones answers, layer by layer."""
 
-import functools
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +10,9 @@ from panel.viewable import Viewable
 from torch import Tensor
 
 import qtcore
-from qtcore.data.border import CONTOUR, IN, N_SPURIOUS, OUT, P_MISSING, add_noise, border_labels
-from qtcore.data.glyphs import draw_glyph
-from qtcore.data.inventory import holding
-from qtcore.data.mnist import load_mnist
-from qtcore.errors import DataError
+from qtcore.data.border import CONTOUR, N_SPURIOUS, P_MISSING, add_noise
 from qtcore.models.base import Model
-from qtcore.models.grid import LABELS, GridMRF
+from qtcore.models.grid import LABELS
 from qtcore_app import engine, masks
 from qtcore_app.cards import card
 from qtcore_app.clones import clone_colours
@@ -26,6 +20,7 @@ from qtcore_app.comparisons import Comparison
 from qtcore_app.completions import Drawn, Joint, in_colour, sheet
 from qtcore_app.components import Choices, Gallery, Knobs, Painter, Player
 from qtcore_app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
+from qtcore_app.drawings import DRAWING, MODELS, SHAPE, Digits, galleries, labels_of, thumbnails, trained
 from qtcore_app.frames import GridEncoder, Header
 from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
 from qtcore_app.reasons import Subject, Wording, at, half
@@ -33,21 +28,14 @@ from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes, parse_noise
 from qtcore_app.uploads import drawing_from
 
-log = logging.getLogger(__name__)
-
-SHAPE = (30, 30)
-MODELS = ("grid/border", "grid/border-glyphs")
-"""Models of digits; the first that is shipped answers."""
 DEPTH = 30
 """Layers to show: the models were trained over fewer, and their answers stay."""
 LAYERS = (5, 60)
 """Other numbers of layers to compare with."""
 BLOCK = 25
 """Labels that are drawn at a time."""
-N_SHOWN = 10
 OPENS_WITH = 5
 """The digit that a page opens with: found, but not within a few layers."""
-SEED = 4  # of the glyphs in the gallery
 MAX_MADE = 200
 """Noisy digits to remember for undo; the painter can undo 100 strokes."""
 REACH = 4
@@ -56,53 +44,8 @@ FAR = "No reading near this pixel can be left out."
 UNKNOWN = "The truth of a drawing is not known."
 NO_MODEL = "No trained grid model is shipped with this version: what you see is the untrained one."
 
-
 Noise = tuple[float, int, int]
 """The missing fraction, spurious strokes, and the seed."""
-DRAWING = "drawing"
-"""The source of what a user drew or uploaded."""
-FOR_DRAWINGS = ("grid/drawings", *MODELS)
-
-
-@dataclass(frozen=True)
-class Digits:
-    """A row of the gallery: label images [n, 30, 30] and what they are."""
-
-    key: str
-    label: str
-    heading: str
-    labels: Tensor
-
-
-def trained(source: str) -> tuple[str, GridMRF]:
-    """The name of the shipped model for such pictures, and the model; without a name, the untrained one."""
-    name = engine.first_available(*(FOR_DRAWINGS if source == DRAWING else MODELS))
-    model = engine.untrained(GridMRF(*SHAPE)) if name is None else engine.model(name)
-    return name or "", model  # type: ignore[return-value]
-
-
-@functools.cache
-def galleries() -> tuple[Digits, ...]:
-    """The digits available on this machine; nothing is downloaded."""
-    rows = []
-    try:
-        if holding("mnist").source is not None:
-            test = load_mnist()
-            assert test.truth is not None
-            first = [int((test.truth["test"] == digit).nonzero()[0]) for digit in range(10)]
-            rows.append(Digits("mnist", "MNIST", "Digits of MNIST (test set)", border_labels(test.test[first])))
-    except DataError as error:
-        log.info("no MNIST: %s", error)
-    rng = np.random.default_rng(SEED)
-    glyphs = torch.from_numpy(np.stack([draw_glyph(digit % 10, rng) for digit in range(N_SHOWN)]))
-    rows.append(Digits("glyph", "glyphs", "Printed digits", border_labels(glyphs)))
-    return tuple(rows)
-
-
-def thumbnails(labels: Tensor) -> Bytes:
-    """Grey pictures of label images: the inside light, the contour dark."""
-    shades = torch.tensor([40, 255, 205], dtype=torch.uint8)  # CONTOUR, OUT, IN
-    return shades[labels.long()].numpy()
 
 
 @dataclass(frozen=True)
@@ -115,26 +58,6 @@ class Origin:
     labels: Tensor
 
 
-def labels_of(drawing: Bytes) -> Tensor:
-    """The truth of a drawing [h, w]: its pixels are CONTOUR, IN is what they enclose, as seen from the edge."""
-    drawn = torch.from_numpy(drawing > 127)
-    outside = torch.zeros(drawn.shape[0] + 2, drawn.shape[1] + 2, dtype=torch.bool)
-    free = torch.nn.functional.pad(~drawn, (1, 1, 1, 1), value=True)
-    outside[0] = True
-    for _ in range(outside.numel()):  # each round reaches the next pixels
-        reached = outside.clone()
-        reached[1:] |= outside[:-1]
-        reached[:-1] |= outside[1:]
-        reached[:, 1:] |= outside[:, :-1]
-        reached[:, :-1] |= outside[:, 1:]
-        reached &= free
-        if torch.equal(reached, outside):
-            break
-        outside = reached
-    inner = outside[1:-1, 1:-1]
-    return torch.where(drawn, CONTOUR, torch.where(inner, OUT, IN)).to(torch.uint8)
-
-
 class ContoursPage(PicturePage):
     """One user's Contours page."""
 
@@ -144,7 +67,6 @@ class ContoursPage(PicturePage):
         f"The labels of all pixels drawn together, {BLOCK} at a time that are far apart, in random orders: each from its "
         "marginal given the picture and the labels before."
     )
-
     learned = (
         "The clones' four tables of log-potentials: vertical, horizontal, diagonal, antidiagonal (rows: upper or left pixel; "
         "the last two states: OUT and IN; blue: unlikely, brown: likely)"
