@@ -1,7 +1,6 @@
 """Digits & tables: what is offered, and pages that an address describes."""
 
 import io
-
 import struct
 
 import numpy as np
@@ -11,8 +10,9 @@ from PIL import Image
 from qtcore_app import engine, samples
 from qtcore_app.components.record import KNOWN, TARGET, UNKNOWN
 from qtcore_app.frames import unpack
+from qtcore_app.pages import pixels
 from qtcore_app.pages.digits import DigitsPage
-from qtcore_app.pages.pixels import OPENS_WITH, UNKNOWN, PixelsPage
+from qtcore_app.pages.pixels import OPENS_WITH, PixelsPage
 from qtcore_app.pages.records import RecordPage
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes
@@ -201,7 +201,7 @@ def test_what_is_drawn_is_evidence_and_has_no_truth() -> None:
     stroke(page, weights, image)
     described, (run,) = unpack(page.player.frames)
     assert not described["truth"]
-    assert described["without"]["nce"] == UNKNOWN
+    assert described["without"]["nce"] == pixels.UNKNOWN
     query = qtcore.Query(
         torch.from_numpy(image.reshape(1, -1).astype(np.float32) / 255), torch.from_numpy(weights.reshape(1, -1) > 0)
     )
