@@ -195,7 +195,7 @@ def arriving(model: "Model", query: Query, about: int, n_layers: int | None = No
         tensor([0.7796, 0.0000])
     """
     place = place_of(model, query, about)
-    potentials: Any = model.graph()  # type: ignore[attr-defined]
+    potentials: Any = model.graph()
     find = {BinaryPotentials: _binary, GaussianPotentials: _gaussian, GridPotentials: _grid}.get(type(potentials))
     if find is None:
         raise InputError(f"the messages of {type(model).__name__} go to factors; this is for RBM, DBM, Gaussian RBM and grid.")
@@ -203,7 +203,7 @@ def arriving(model: "Model", query: Query, about: int, n_layers: int | None = No
         *_, last = model.layers(query, n_layers, engine)
         if not last.messages or last.index == 0:
             raise InputError("no messages were sent; take belief propagation with at least one layer.")
-        evidence: Any = model.evidence(query)  # type: ignore[attr-defined]
+        evidence: Any = model.evidence(query)
         return find(potentials, evidence, last.messages, place)
 
 
