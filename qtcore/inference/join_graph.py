@@ -339,5 +339,3 @@ class JoinGraph(Layered):
 
     def hidden(self, state: State) -> Distribution:
         return state.potentials.answers(state.logits())[1]
-
-

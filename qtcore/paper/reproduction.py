@@ -45,9 +45,7 @@ def train_missing(todo: list[Cell], assets: Path, quick: bool = False, scheduler
     problems = []
     try:
         futures = {
-            client.submit(
-                compute, cell, budget, None if scheduler else str(runs / cell.key), key=cell.key, pure=False
-            ): cell
+            client.submit(compute, cell, budget, None if scheduler else str(runs / cell.key), key=cell.key, pure=False): cell
             for cell in todo
         }
         bar = tqdm(total=len(todo), desc="cells", disable=not sys.stderr.isatty())
@@ -81,9 +79,7 @@ def score_all(
             problems.append(str(error))
             continue
         wanted = (
-            gibbs
-            and cell.method in ("pcd", "advil")
-            and not any("gibbs" in part for part in (before or {}).get("scores", {}))
+            gibbs and cell.method in ("pcd", "advil") and not any("gibbs" in part for part in (before or {}).get("scores", {}))
         )
         if before is not None and not again and not wanted:
             records.append(before)
