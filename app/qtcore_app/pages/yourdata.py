@@ -190,7 +190,11 @@ class YourDataPage:
         assert self.training is not None
         assert self.training.model is not None
         bits, alone = self.training.model.provenance.valid_nce_bits, self.trainer.baseline
-        score = "" if bits is None else f": {bits:.3f} bits per held-out cell ({alone:.3f} by frequencies alone)"
+        score = (
+            ", too short to be scored"
+            if bits is None
+            else f": {bits:.3f} bits per held-out cell ({alone:.3f} by frequencies alone)"
+        )
         return f"Trained in {seconds:.0f} s{score}. Ask it."
 
     def _stop(self) -> None:

@@ -45,7 +45,8 @@ def empty(schema: Schema) -> Record:
 
 
 def of_row(table: Table, row: int) -> Record:
-    """A row of the table: its gaps are asked for, and so is its last known cell, for which there is a truth."""
+    """A row of the table: its gaps are asked for, and of its known cells, for which there is a truth, the last that holds a
+    level and the last that holds a number, unless nothing would be known any more."""
     values: list[Value] = []
     for column in table.schema.used:
         cell = table.cells[column.name][row]
@@ -53,8 +54,12 @@ def of_row(table: Table, row: int) -> Record:
         known = cell is not None and not np.isnan(state)
         values.append(None if not known else number(str(cell)) if column.is_number else column.levels[int(state)])
     roles = [ASKED if value is None else KNOWN for value in values]
-    last = max((place for place, value in enumerate(values) if value is not None), default=len(values) - 1)
-    roles[last] = ASKED
+    for kind in (str, float):
+        there = [place for place, value in enumerate(values) if isinstance(value, kind)]
+        if there and roles.count(KNOWN) > 1:
+            roles[there[-1]] = ASKED
+    if ASKED not in roles:
+        roles[-1] = ASKED
     return Record(tuple(roles), tuple(values))
 
 
