@@ -1,6 +1,6 @@
 """The columns of Adult by a model of the table, beside the RBM of its bits, on the same questions; measured, not asserted.
 
-QTCORE_DATA=… python -m tests.adult_columns --minutes 1
+    QTCORE_DATA=… python -m tests.adult_columns --minutes 1
 """
 
 import argparse

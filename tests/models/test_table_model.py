@@ -143,10 +143,9 @@ def test_samples_agree_with_what_is_known_and_with_the_marginals() -> None:
     work = made.ask(ROWS[1], about="work")["work"]
     share = [rows["work"][:400].count(level) / 400 for level in work.states]
     assert share == pytest.approx(work.probs[0], abs=0.1)
-    assert (
-        made.sample(n=2, generator=torch.Generator().manual_seed(1)).as_dict()
-        == made.sample(n=2, generator=torch.Generator().manual_seed(1)).as_dict()
-    )
+    assert made.sample(n=2, generator=torch.Generator().manual_seed(1)).as_dict() == made.sample(
+        n=2, generator=torch.Generator().manual_seed(1)
+    ).as_dict()
     query = made.query(ROWS[:2])
     assert made.sample(query, n=3).shape == (3, 2, 5)
 

@@ -113,7 +113,9 @@ def test_gradient_of_a_layer(sequential: bool, damping: float) -> None:
 @pytest.mark.parametrize("backend", ["torch", "auto"])
 @pytest.mark.parametrize("p_clamped", [0.0, 0.5, 1.0])
 @given(seed=seeds, n=st.integers(1, 5), scale=st.sampled_from([0.5, 4.0]))
-def test_the_short_cut_leaves_out_nothing_that_counts(backend: str, p_clamped: float, seed: int, n: int, scale: float) -> None:
+def test_the_short_cut_leaves_out_nothing_that_counts(
+    backend: str, p_clamped: float, seed: int, n: int, scale: float
+) -> None:
     """Clamped pixels become a bias of the hidden units; floors or not, the beliefs are those of all messages."""
     W, c, given = problem(seed, p_clamped=p_clamped, scale=scale)
     messages = gaussian.initial(W, given)
