@@ -47,6 +47,7 @@ class YourDataPage:
         self.table: Table | None = None
         self.overrides: dict[str, Any] = {}
         self.training: Training | None = None
+        self.baseline = 0.0
         self.questions: TableQuestions | None = None
         self.reader, self.trains = engine.Latest(self.tell), engine.Latest(self.tell)
         self._make_parts()
@@ -143,6 +144,7 @@ class YourDataPage:
         table, said = self.table, self.overrides
         assert table is not None
         place = numbers[0]
+        self.columns.problem = ""  # the same one may come again, and is then shown again
         if not 0 <= place < len(table.schema):
             return
         if action == "kind" and 0 <= numbers[1] < len(KINDS):
@@ -161,6 +163,7 @@ class YourDataPage:
             async with contextlib.aclosing(training.events()) as events:
                 async for event in events:
                     if not sessions.present(self.identity):
+                        words = ENDED
                         return
                     self._show_progress(event)
             await self._trained(training)
@@ -180,7 +183,8 @@ class YourDataPage:
             others = "1 other training has" if event["waiting"] == 1 else f"{event['waiting']} other trainings have"
             trainer.words = f"Waiting: {others} to end first. Yours begins by itself."
         elif "baseline" in event:
-            trainer.param.update(baseline=event["baseline"], words="Trying how fast it goes …")
+            self.baseline = event["baseline"]
+            trainer.param.update(baseline=self.baseline, words="Trying how fast it goes …")
         elif "step" in event:
             curve = trainer.curve if event["valid"] is None else [*trainer.curve, [event["step"], event["valid"]]]
             words = f"Step {event['step']:,} of {event['steps']:,}, at most {event['left']:.0f} s left."
@@ -189,7 +193,7 @@ class YourDataPage:
     def _result(self, seconds: float) -> str:
         assert self.training is not None
         assert self.training.model is not None
-        bits, alone = self.training.model.provenance.valid_nce_bits, self.trainer.baseline
+        bits, alone = self.training.model.provenance.valid_nce_bits, self.baseline
         score = (
             ", too short to be scored"
             if bits is None
@@ -249,7 +253,8 @@ def explanation() -> list[Viewable]:
             "The columns",
             "Empty cells, NA, NaN, None and ? are gaps; they do not disturb the training. Numbers are cut into bins with "
             "about as many rows in each; rare levels are taken together. Constants, identifiers, dates and free text are left "
-            "out. Where you know better, choose another kind; levels in order are learned smoothly, so put them into theirs.",
+            "out. Where you know better, choose another kind; levels in order are learned smoothly, so put them into theirs. "
+            "A change discards the model.",
         ),
         card(
             "The training",
