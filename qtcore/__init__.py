@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 # Until `qtcore.support.cli.guarded` runs, Ctrl-C ends a command of ours, and nobody else's, without the traceback of an import.
 # While Python imports what the module after -m lies in, "-m" stands in the place of that module in argv.
 if (
-    (sys.orig_argv[-len(sys.argv)].removeprefix("-m") + ".").startswith("qtcore.")
-    if sys.argv[:1] == ["-m"]
-    else os.path.basename("".join(sys.argv[:1])) == "qtcore"
-) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    (
+        (sys.orig_argv[-len(sys.argv)].removeprefix("-m") + ".").startswith("qtcore.")
+        if sys.argv[:1] == ["-m"]
+        else os.path.basename("".join(sys.argv[:1])) == "qtcore"
+    )
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from qtcore.inference import BP, Engine, Exact, Gibbs, JoinGraph, Layer, MeanField, exact
@@ -60,7 +63,7 @@ __all__ = [
     "load",
     "next_question",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

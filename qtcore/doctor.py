@@ -1,6 +1,6 @@
 """What is installed here, what runs the layers, what data are found: ten lines to read, or to send along with a question.
 
-python -m qtcore.doctor
+    python -m qtcore.doctor
 """
 
 import platform

@@ -1,9 +1,9 @@
 """Small graphs of binary variables for teaching and experiments: chain, tree, loop, grid, complete graph, RBM.
 
->>> from qtcore import examples
->>> loop = examples.graph("loop", "frustrated", strength=2.0)
->>> loop.edges
-((0, 1), (1, 2), (2, 3), (3, 0))
+    >>> from qtcore import examples
+    >>> loop = examples.graph("loop", "frustrated", strength=2.0)
+    >>> loop.edges
+    ((0, 1), (1, 2), (2, 3), (3, 0))
 """
 
 import math

@@ -1,7 +1,7 @@
 """Make the pictures of the documentation.
 
-python -m qtcore_app.pictures docs/pictures/face.gif        a sampled face is completed, layer by layer, under three masks
-python -m qtcore_app.pictures docs/pictures/drawings.png    twelve noisy drawings, and what the grid models make of them
+    python -m qtcore_app.pictures docs/pictures/face.gif        a sampled face is completed, layer by layer, under three masks
+    python -m qtcore_app.pictures docs/pictures/drawings.png    twelve noisy drawings, and what the grid models make of them
 """
 
 from dataclasses import dataclass

@@ -160,7 +160,9 @@ class Elimination(Narrowed):
 
         return self._chosen(buckets, count, draw)
 
-    def _chosen(self, buckets: list[tuple[int, Scope, Tensor]], count: int, choose: Callable[[Tensor], Tensor]) -> Tensor:
+    def _chosen(
+        self, buckets: list[tuple[int, Scope, Tensor]], count: int, choose: Callable[[Tensor], Tensor]
+    ) -> Tensor:
         """Joint states [count, B, n], variable after variable, chosen by their scores given the others [count, B, S]."""
         chosen = torch.zeros(count, self.batch, len(self.sizes), dtype=torch.long)
         rows = torch.arange(self.batch).expand(count, -1)

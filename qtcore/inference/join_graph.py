@@ -339,3 +339,5 @@ class JoinGraph(Layered):
 
     def hidden(self, state: State) -> Distribution:
         return state.potentials.answers(state.logits())[1]
+
+

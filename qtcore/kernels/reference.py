@@ -34,14 +34,18 @@ def binary_layers(
     return belief
 
 
-def binary_damped(W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float = 0.0) -> Tensor:
+def binary_damped(
+    W: Tensor, bias: Tensor, hidden_bias: Tensor, hard: Tensor, n_layers: int, damping: float = 0.0
+) -> Tensor:
     """Messages [B, V, H] of both directions as logits; a clamped variable (`hard` is ±1) sends ±w."""
     to_hidden = to_visible = torch.zeros_like(W).expand(len(bias), *W.shape)
     clamped = hard[..., None]
     for _ in range(n_layers):
         up = (bias + to_visible.sum(2)).unsqueeze(2) - to_visible
         down = (hidden_bias + to_hidden.sum(1)).unsqueeze(1) - to_hidden
-        sent, returned = (torch.logaddexp(torch.zeros_like(x), x + W) - torch.logaddexp(x, W.expand_as(x)) for x in (up, down))
+        sent, returned = (
+            torch.logaddexp(torch.zeros_like(x), x + W) - torch.logaddexp(x, W.expand_as(x)) for x in (up, down)
+        )
         sent = torch.where(clamped != 0, clamped * W, sent)
         to_hidden = (1 - damping) * sent + damping * to_hidden
         to_visible = (1 - damping) * returned + damping * to_visible

@@ -21,7 +21,9 @@ def is_record(record: Any) -> bool:
     over = OVER.get(record["table"]) if texts else None
     seed = type(record.get("seed")) is int and record["seed"] >= 0
     described = texts and optional and seed and _is_training(record) and _is_dict(record, "versions", str)
-    return described and (_are_scores(record.get("scores")) if over is None else _are_curves(record.get("scores"), *over))
+    return described and (
+        _are_scores(record.get("scores")) if over is None else _are_curves(record.get("scores"), *over)
+    )
 
 
 def _is_number(value: Any) -> bool:

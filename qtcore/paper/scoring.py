@@ -37,7 +37,10 @@ def evaluate(
     values, truth, size = _samples(model, dataset, split, rows)
     per_image = dataset.kind == "gaussian"
     return Score.over(
-        [score(model, values, masks, generator(seed, draw), truth, per_image, layers, size, engine) for draw in range(draws)]
+        [
+            score(model, values, masks, generator(seed, draw), truth, per_image, layers, size, engine)
+            for draw in range(draws)
+        ]
     )
 
 

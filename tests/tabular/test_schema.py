@@ -277,6 +277,6 @@ def test_describe() -> None:
 def test_numbers_are_given_to_a_thousandth_of_their_range(ends: tuple[float, float]) -> None:
     made = Column("it", "real", low=ends, high=ends, mean=ends)
     values = np.array([ends[0] / 3 + ends[1] / 3 * 2, *ends])
-    for value, given in zip(values, made.rounded(values), strict=True):
-        assert abs(given / 2 - value / 2) <= max((ends[1] / 2 - ends[0] / 2) / 1000, 5e-324)
+    for value, said in zip(values, made.rounded(values), strict=True):
+        assert abs(said / 2 - value / 2) <= max((ends[1] / 2 - ends[0] / 2) / 1000, 5e-324)
     assert made.draw([0, 1], np.array([0.2, 0.3])) == [*ends]

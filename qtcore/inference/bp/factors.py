@@ -157,7 +157,8 @@ class FactorPassing(Passing):
         self.unary, self.scaled_tables = scaled[0][:, None], scaled[1:]
         self.scaled_evidence = self._in_units(evidence, zeros=True)
         self.arithmetic = [
-            self._arithmetic(tables, high - low) for tables, (low, high) in zip(self.scaled_tables, ends[1:], strict=True)
+            self._arithmetic(tables, high - low)
+            for tables, (low, high) in zip(self.scaled_tables, ends[1:], strict=True)
         ]
 
     def _is_one(self) -> bool:
