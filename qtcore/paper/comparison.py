@@ -1,10 +1,11 @@
 """Query training against what people would pick instead: the same rows, the same masks, the same test cells."""
 
+import itertools
 import json
 import platform
-import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from qtcore.paper.records import is_record
 from qtcore.paper.rivals import MAKERS, Rival, scored
 from qtcore.paper.structures import STRUCTURES, shortened
 from qtcore.paper.tables import markdown
-from qtcore.paper.workers import on_workers
+from qtcore.paper.workers import on_workers, said
 from qtcore.query import uniform
 from qtcore.support.files import write_atomically
 
@@ -104,26 +105,31 @@ def command(contest: Contest) -> str:
 # ---------------------------------------------------------------------- on disk
 
 
-def record_path(assets: Path, contest: Contest) -> Path:
-    return assets / "results" / f"{contest.key}.json"
+def record_path(folder: Path, contest: Contest) -> Path:
+    return folder / "results" / f"{contest.key}.json"
 
 
-def checkpoint_path(assets: Path, contest: Contest) -> Path:
-    return assets / "checkpoints" / f"{contest.name}.safetensors"
+def checkpoint_path(folder: Path, contest: Contest) -> Path:
+    return folder / "checkpoints" / f"{contest.name}.safetensors"
 
 
-def read_model(assets: Path, contest: Contest) -> Model | None:
+def found(path: Callable[[Path, Contest], Path], folders: Sequence[Path], contest: Contest) -> Path | None:
+    """The checkpoint of a contest, or its record, in the first of these folders that has one."""
+    return next((each for folder in folders if (each := path(folder, contest)).exists()), None)
+
+
+def read_model(folders: Sequence[Path], contest: Contest) -> Model | None:
     """The model of a contest: the paper's are the shipped ones."""
     if contest.method in PAPERS:
         return load(contest.name)
-    path = checkpoint_path(assets, contest)
-    return load(path) if path.exists() else None
+    path = found(checkpoint_path, folders, contest)
+    return None if path is None else load(path)
 
 
-def read_record(assets: Path, contest: Contest) -> dict[str, Any] | None:
+def read_record(folders: Sequence[Path], contest: Contest) -> dict[str, Any] | None:
     """The stored record, if there is one; raises ModelFileError if it is damaged."""
-    path = record_path(assets, contest)
-    if not path.exists():
+    path = found(record_path, folders, contest)
+    if path is None:
         return None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -137,10 +143,10 @@ def read_record(assets: Path, contest: Contest) -> dict[str, Any] | None:
 # ---------------------------------------------------------------------- the whole comparison
 
 
-def compute(contest: Contest, assets: Path, quick: bool, folder: Path | None) -> tuple[dict[str, Any], bytes | None]:
+def compute(contest: Contest, folders: Sequence[Path], quick: bool, folder: Path | None) -> tuple[dict[str, Any], bytes | None]:
     """On a worker: the record of a contest, and the model as bytes if it had to be trained (in that folder, if any)."""
     torch.set_num_threads(1)
-    model = read_model(assets, contest) if contest.method in QT else None
+    model = read_model(folders, contest) if contest.method in QT else None
     if not contest.trained or model is not None:
         return record_of(contest, model, quick), None
     model = train(contest, quick, folder)
@@ -150,60 +156,63 @@ def compute(contest: Contest, assets: Path, quick: bool, folder: Path | None) ->
         return record_of(contest, model, quick), path.read_bytes()
 
 
-def compute_missing(chosen: list[Contest], assets: Path, quick: bool, scheduler: str | None, workers: int | None) -> list[str]:
-    """Train and score what has no record yet; each is written as soon as it is there. Returns what went wrong."""
-    known = {each.key: each for each in chosen if not record_path(assets, each).exists()}
-    runs = None if scheduler else assets.absolute() / "runs"
-    jobs = {key: (each, assets.absolute(), quick, runs and runs / key) for key, each in known.items()}
+def compute_missing(
+    chosen: list[Contest], folders: Sequence[Path], quick: bool, scheduler: str | None, workers: int | None
+) -> list[str]:
+    """Train and score what has no record yet; each is written to the first folder as soon as it is there. Returns what went
+    wrong."""
+    known, number = {each.key: each for each in chosen if found(record_path, folders, each) is None}, itertools.count(1)
+    whole = [folder.absolute() for folder in folders]
+    runs = None if scheduler else whole[0] / "runs"
+    jobs = {key: (each, whole, quick, runs and runs / key) for key, each in known.items()}
 
     def finished(key: str, result: tuple[dict[str, Any], bytes | None]) -> None:
         record, checkpoint = result
         if checkpoint is not None:
-            write_atomically(checkpoint_path(assets, known[key]), checkpoint)
-        _write(assets, known[key], record)
-        if not sys.stderr.isatty():
-            print(f"done {known[key].name}", flush=True)
+            write_atomically(checkpoint_path(folders[0], known[key]), checkpoint)
+        _write(folders[0], known[key], record)
+        said(f"done {known[key].name} ({next(number)} of {len(jobs)})")
 
     if not jobs:
         return []
-    problems = on_workers(compute, jobs, finished, "contests", scheduler, workers)
+    problems = on_workers(compute, jobs, finished, "contests", "compare", scheduler, workers)
     return [f"{known[key].name}: {problem}" for key, problem in problems.items()]
 
 
-def score_models(chosen: list[Contest], assets: Path, quick: bool) -> list[str]:
+def score_models(chosen: list[Contest], folders: Sequence[Path], quick: bool) -> list[str]:
     """Score the query-trained models that are there once more. Returns what went wrong."""
     problems = []
     for contest in chosen:
         if contest.method not in QT:
             continue
         try:
-            model = read_model(assets, contest)
+            model = read_model(folders, contest)
             if model is not None:
-                _write(assets, contest, record_of(contest, model, quick))
+                _write(folders[0], contest, record_of(contest, model, quick))
         except (DataError, ModelFileError) as error:
             problems.append(f"{contest.name}: {error}")
     return problems
 
 
-def stored(assets: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def stored(folders: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:
     """All records that are there, and what is wrong with some."""
     records, problems = [], []
     for contest in contests():
         try:
-            record = read_record(assets, contest)
+            record = read_record(folders, contest)
             records += [] if record is None else [record]
         except ModelFileError as error:
             problems.append(str(error))
     return records, problems
 
 
-def write(records: list[dict[str, Any]], assets: Path) -> str:
-    """The tables as Markdown and as a plot, beside the records; returns the Markdown."""
+def write(records: list[dict[str, Any]], folder: Path) -> str:
+    """The tables as Markdown and as a plot, in folder/results; returns the Markdown."""
     text = markdown("compare", records)
-    write_atomically(assets / "results" / "compare.md", text + "\n")
-    plot("compare", records, assets / "results" / "compare.png")
+    write_atomically(folder / "results" / "compare.md", text + "\n")
+    plot("compare", records, folder / "results" / "compare.png")
     return text
 
 
-def _write(assets: Path, contest: Contest, record: dict[str, Any]) -> None:
-    write_atomically(record_path(assets, contest), json.dumps(record, indent=1) + "\n")
+def _write(folder: Path, contest: Contest, record: dict[str, Any]) -> None:
+    write_atomically(record_path(folder, contest), json.dumps(record, indent=1) + "\n")
