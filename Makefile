@@ -76,7 +76,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    echo "Making $(VENV) with $$found"; \
 	    "$$found" -m venv --clear $(VENV) || exit 1; \
 	fi
-	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[app,bench,dev]' -c constraints.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[app,bench,compare,dev]' -c constraints.txt
 	@printf '%s' "$(CURDIR)" > $(STAMP)
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))

@@ -9,6 +9,7 @@ from qtcore.errors import MissingExtraError
 EXTRAS = {
     "app": ("bokeh", "panel", "panel_material_ui", "param"),
     "bench": ("distributed", "matplotlib"),
+    "compare": ("distributed", "matplotlib", "spflow"),
     "dev": ("playwright",),
 }
 """What of the extras of pyproject.toml the commands use."""
