@@ -8,6 +8,7 @@ import pytest
 from qtcore_app.pages import results
 
 from qtcore.paper.cells import cells
+from qtcore.paper.contests import EVIDENCE
 from qtcore.paper.printed import DATASETS, TABLE_1
 from qtcore.paper.tables import TABLES
 
@@ -80,6 +81,19 @@ def test_scores_over_the_depth_are_drawn() -> None:
     assert heights == sorted(heights, reverse=True)  # a larger IoU is further up
     assert "reproduce depth --evaluate-only" in html
     assert "curves" not in results.html([])
+
+
+def test_the_comparison_has_a_curve_for_each_dataset_and_its_own_command() -> None:
+    scores = {f"evidence-{percent}": {"mean": 0.1 + 1 / percent, "error": 0.01, "samples": 5} for percent in EVIDENCE}
+    more = {"table": "compare", "scores": scores, "command": "python -m qtcore.compare --methods <mlp>", "parameters": 1234}
+    html = results.html([record(**more), record("dna", model="none", method="mlp", **more), record("web", **more)])
+    drawn = re.findall(r'<svg class="dots curves".*?</svg>', html, re.S)
+    assert [svg.count("<polyline") for svg in drawn] == [1, 1, 1]
+    assert "0.1200 ± 0.0100" in html
+    assert "1,234" in html
+    assert "<code>python -m qtcore.compare --methods &lt;mlp&gt;</code>" in html
+    assert "no groups" in html
+    assert results.html([]).count("same rows and masks") == 0
 
 
 def test_what_a_file_says_is_escaped() -> None:
