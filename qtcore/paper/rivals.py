@@ -92,7 +92,7 @@ class Network:
 
     units: int = 256
     dropout: float = 0.0
-    steps: int = 3000
+    steps: int = 6000
     batch: int = 250
     learning_rate: float = 2e-3
     validate_every: int = 250
