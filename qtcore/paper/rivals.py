@@ -143,7 +143,7 @@ def train_network(dataset: Dataset, choice: Network, seed: int = 0) -> tuple[Ans
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = MaskedNetwork(dataset.train.shape[1], choice)
-        optimiser = torch.optim.Adam(network.parameters(), lr=choice.learning_rate)
+        optimiser = torch.optim.Adam(network.parameters(), lr=choice.learning_rate, fused=True)
         best, best_step, weights = math.inf, 0, network.state_dict()
         rows, masks = validation(dataset)
         for step, query in enumerate(_minibatches(dataset.train, choice.batch, choice.steps, seed), 1):
