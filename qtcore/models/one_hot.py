@@ -141,7 +141,7 @@ class OneHotModel(FactorGraph):
             dtype=dtype,
         )
         self.layout = Layout.of(self.groups)
-        self.variables = Binary((sum(map(len, self.groups)),))  # type: ignore[assignment]
+        self.variables = Binary((sum(map(len, self.groups)),))
 
     def config(self) -> dict[str, Any]:
         own = {"groups": self.groups, "n_hidden": self.n_hidden, "pairs": self.pairs.tolist()}

@@ -21,10 +21,11 @@ from qtcore.models.base import Model
 from qtcore.models.files import load
 from qtcore.models.provenance import Provenance
 from qtcore.paper.contests import EVIDENCE, PAPERS, QT, Contest, contests
+from qtcore.paper.experiments import Experiment
 from qtcore.paper.plots import plot
 from qtcore.paper.records import is_record
 from qtcore.paper.rivals import MAKERS, Rival, scored
-from qtcore.paper.structures import STRUCTURES, shortened
+from qtcore.paper.structures import STRUCTURES
 from qtcore.paper.tables import markdown
 from qtcore.paper.workers import on_workers, said
 from qtcore.query import uniform
@@ -49,10 +50,10 @@ def train(contest: Contest, quick: bool, folder: Path | None) -> Model:
     """The query-trained model of a contest; with a folder, a training that was interrupted goes on."""
     start = time.process_time()
     dataset = data.load(contest.dataset)
-    structure = STRUCTURES[contest.name]
+    experiment: Experiment = STRUCTURES[contest.name]
     if quick:
-        structure = shortened(structure, QUICK)
-    model = structure.run(dataset, folder, resume=folder is not None)
+        experiment = experiment.shortened(len(dataset.train), QUICK)
+    model = experiment.run(dataset, folder, resume=folder is not None)
     about = model.provenance
     about.minutes, about.quick = _minutes(start), quick or None
     return model

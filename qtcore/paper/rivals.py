@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -222,7 +222,7 @@ def _chance() -> type:
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.linear_model import LogisticRegression
 
-    class Chance(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    class Chance(RegressorMixin, BaseEstimator):
         """A classifier whose prediction is the probability of 1, as IterativeImputer fills in what is predicted. A target
         between 0 and 1 is a row of each, weighted."""
 
@@ -339,5 +339,10 @@ def frequencies_of(dataset: Dataset, seed: int = 0, quick: bool = False) -> tupl
     return made, scored(made, *validation(dataset)).mean
 
 
-MAKERS = {"mlp": network_of, "imputer": imputer_of, "circuit": circuit_of, "frequencies": frequencies_of}
+MAKERS: dict[str, Callable[[Dataset, int, bool], tuple[Rival, float]]] = {
+    "mlp": network_of,
+    "imputer": imputer_of,
+    "circuit": circuit_of,
+    "frequencies": frequencies_of,
+}
 """By method: what makes it from a dataset and a seed, with its validation NCE in bits."""

@@ -3,7 +3,7 @@
 Sizes and structures are chosen on validation data (docs/comparison.md says among which). Queries are the paper's uniform ones.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from qtcore.data import Dataset
@@ -99,8 +99,3 @@ _CHOSEN = (
 STRUCTURES = {structure.name: structure for structure in _CHOSEN}
 """By name."""
 
-
-def shortened(structure: Structure, divisor: int) -> Structure:
-    """A fraction of the last phase, as a test run."""
-    steps = max(5, (structure.settings.steps or 1000) // divisor)
-    return replace(structure, earlier=(), settings=replace(structure.settings, steps=steps, validate_every=steps))
