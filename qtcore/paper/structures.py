@@ -98,4 +98,3 @@ _CHOSEN = (
 )
 STRUCTURES = {structure.name: structure for structure in _CHOSEN}
 """By name."""
-
