@@ -13,6 +13,7 @@ from qtcore.errors import InputError
 from qtcore.evidence import HARD_LOGIT
 from qtcore.models.base import Model
 from qtcore.models.factor_graph import FactorGraph
+from qtcore.models.table_model import MAX_FACTORS
 from qtcore.potentials import FactorPotentials
 from qtcore.query import Query
 from qtcore.support.tensors import has_values, normal
@@ -121,13 +122,16 @@ class OneHotModel(FactorGraph):
         dtype: torch.dtype | None = None,
     ) -> None:
         self.groups = _read_groups(groups)
-        self.pairs = _read_pairs(pairs, len(self.groups))
+        count = len(self.groups)
         if isinstance(n_hidden, bool) or not isinstance(n_hidden, int) or n_hidden < 0:
             raise InputError(f"n_hidden must be a whole number ≥ 0, not {n_hidden!r}.")
-        self.n_hidden = n_hidden
+        joined = count * (count - 1) // 2 if isinstance(pairs, str) else len(pairs)
+        if count * n_hidden + joined > MAX_FACTORS:
+            factors = count * n_hidden + joined
+            raise InputError(f"{count} groups and {n_hidden} hidden units make {factors} pairs, more than {MAX_FACTORS}.")
+        self.pairs, self.n_hidden = _read_pairs(pairs, count), n_hidden
         sizes = [len(bits) + 1 for bits in self.groups]
         tables, factors = _factors(sizes, n_hidden, self.pairs)
-        count = len(sizes)
         super().__init__(
             sizes + [2] * n_hidden,
             tables,

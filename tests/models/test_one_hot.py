@@ -152,6 +152,8 @@ def test_input_that_cannot_be_is_one_sentence() -> None:
         (lambda: OneHotModel(GROUPS, pairs="some"), "pairs must be"),
         (lambda: OneHotModel(GROUPS, pairs=[(0, 3)]), r"\(0, 3\) must join two distinct groups among 0 … 2"),
         (lambda: OneHotModel(GROUPS, n_hidden=-1), "n_hidden must be a whole number"),
+        (lambda: OneHotModel(GROUPS, n_hidden=10**9), "3 groups and 1000000000 hidden units make 3000000003 pairs"),
+        (lambda: OneHotModel([[bit] for bit in range(9000)], 0), "9000 groups and 0 hidden units make 40495500 pairs"),
         (lambda: small("all").query({6: 1}), "a bit is named by its number from 0 to 5, not by 6"),
     ):
         with pytest.raises(InputError, match=said):
