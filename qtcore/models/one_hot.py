@@ -125,10 +125,9 @@ class OneHotModel(FactorGraph):
         count = len(self.groups)
         if isinstance(n_hidden, bool) or not isinstance(n_hidden, int) or n_hidden < 0:
             raise InputError(f"n_hidden must be a whole number ≥ 0, not {n_hidden!r}.")
-        joined = count * (count - 1) // 2 if isinstance(pairs, str) else len(pairs)
-        if count * n_hidden + joined > MAX_FACTORS:
-            factors = count * n_hidden + joined
-            raise InputError(f"{count} groups and {n_hidden} hidden units make {factors} pairs, more than {MAX_FACTORS}.")
+        joined = count * n_hidden + (count * (count - 1) // 2 if isinstance(pairs, str) else 0)
+        if joined > MAX_FACTORS:
+            raise InputError(f"{count} groups and {n_hidden} hidden units make {joined} pairs, more than {MAX_FACTORS}.")
         self.pairs, self.n_hidden = _read_pairs(pairs, count), n_hidden
         sizes = [len(bits) + 1 for bits in self.groups]
         tables, factors = _factors(sizes, n_hidden, self.pairs)
