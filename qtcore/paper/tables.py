@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.models.provenance import Provenance
+from qtcore.paper.calibrations import CALIBRATION, calibration_curves, calibration_error
 from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS, QUESTION_COLUMNS
 from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1, Printed
 from qtcore.paper.records import Record
@@ -229,6 +230,26 @@ def depth_tables(records: list[Record]) -> list[Table]:
     return tables
 
 
+def calibration_tables(records: list[Record]) -> list[Table]:
+    """How often what is claimed is so: in each tenth of [0, 1], or in the central parts of a density, a row for each model."""
+    tables = []
+    for title, chosen in calibration_curves(records).items():
+        parts = 3 if title.startswith("Gaussian") else 10
+        rows = []
+        for record in chosen:
+            scores, cells = record["scores"], ["" for _ in range(parts)]
+            for place, (claimed, so) in enumerate(zip(scores["claimed"], scores["true"], strict=True)):
+                if parts == 3:
+                    cells[place] = f"{100 * so:.1f} %"
+                else:  # a tenth in which nothing is claimed has no entry
+                    cells[min(int(10 * claimed), 9)] = f"{claimed:.2f} → {so:.2f}"
+            rows.append(Row(record["dataset"], [f"{calibration_error(record):.4f}", *cells], [record]))
+        names = [f"{part / 10:g}–{(part + 1) / 10:g}" for part in range(10)]
+        central = [f"truth in the central {part} %" for part in (50, 80, 95)]
+        tables.append(Table(title, ["expected calibration error", *(central if parts == 3 else names)], rows))
+    return tables
+
+
 JOINT_PARTS = {
     "mixture": "−log p of a row in nats, mixture of two orders (lower is better)",
     "nll": "−log p of a row in nats, one order (lower is better)",
@@ -290,6 +311,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "frey": ("Gaussian RBM on the Frey faces: NCE in bits (lower is better)", frey_tables),
     "grid": ("Grid MRF on border ownership", grid_tables),
     "depth": ("The score over the depth", depth_tables),
+    "calibration": ("Calibration: what is claimed → how often it is so", calibration_tables),
     "joint": ("Joint probabilities by the chain rule", joint_tables),
     "questions": ("Which variable to ask about next", question_tables),
 }
@@ -305,7 +327,7 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    explained = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS}.get(name, ERRORS)
+    explained = {"depth": DEPTHS, "calibration": CALIBRATION, "joint": JOINT, "questions": QUESTIONS}.get(name, ERRORS)
     below = [explained, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
         below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")
@@ -360,7 +382,7 @@ def histories(records: list[Record], table: str) -> list[tuple[str, list[list[fl
         if (record["table"], record["method"]) != (table, "advil") or "training" not in record:
             continue
         model, dataset = record["model"], record["dataset"]
-        printed = FREY["advil-bp", "uniform"] if table == "frey" else TABLE_1["advil-bp", model, dataset]
+        printed = FREY["advil-bp", "uniform"] if model == "grbm" else TABLE_1["advil-bp", model, dataset]
         history = Provenance.from_dict(record["training"]).history or []
         curves.append((f"{model.upper()}, {SPECIFICATIONS[dataset].heading}", history, printed.mean))
     return curves
