@@ -65,7 +65,10 @@ def test_the_cells_are_those_of_the_paper() -> None:
     assert len(set(trained)) == len(trained)
     joint = [cell.name for cell in everything if cell.table == "joint"]
     assert len(joint) == len(set(joint)) == 6 * len(PUBLISHED)
-    assert {cell.name for cell in everything if cell.table == "depth"} == EXPERIMENTS.keys()
+    for table in ("depth", "calibration"):
+        assert {cell.name for cell in everything if cell.table == table and cell.method == "qt"} == EXPERIMENTS.keys()
+        shipped = {name for name in qtcore.available() if "-seed" not in name}
+        assert shipped <= {cell.name for cell in everything if cell.table == table}
     assert [cell.name for cell in cells.cells("table1", ("qt",), ("adult",), 2)] == [
         *("rbm/adult", "dbm/adult", "rbm/adult-seed1", "dbm/adult-seed1")
     ]

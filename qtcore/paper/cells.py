@@ -111,13 +111,12 @@ def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds
             selected += [Cell("frey", method, "grbm", "frey", seed) for method in ("qt", "advil")]
         if table in ("grid", "all"):
             selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in GRID_ROWS]
-    if table in ("depth", "all"):
-        selected += [Cell("depth", "qt", kind, dataset) for kind, dataset in (name.split("/") for name in EXPERIMENTS)]
-    if table in ("calibration", "all"):
-        selected += [Cell("calibration", "qt", kind, dataset) for kind, dataset in (name.split("/") for name in EXPERIMENTS)]
-        selected += [Cell("calibration", "pcd", "rbm", dataset) for dataset in DATASETS]
-        selected += [Cell("calibration", "advil", model, dataset) for model in ("rbm", "dbm") for dataset in DATASETS]
-        selected += [Cell("calibration", "advil", "grbm", "frey")]
+    for name in ("depth", "calibration"):  # of every shipped model
+        if table in (name, "all"):
+            selected += [Cell(name, "qt", kind, dataset) for kind, dataset in (each.split("/") for each in EXPERIMENTS)]
+            kinds = (("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
+            selected += [Cell(name, method, model, dataset) for method, model in kinds for dataset in DATASETS]
+            selected += [Cell(name, "advil", "grbm", "frey")]
     if table in ("joint", "all"):
         columns = JOINT_COLUMNS.values()
         selected += [Cell("joint", method, model, name + suffix) for method, model, suffix in columns for name in PUBLISHED]

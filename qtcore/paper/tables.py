@@ -205,7 +205,8 @@ def depth_curves(records: list[Record]) -> dict[str, list[tuple[Record, list[int
     for record in records:
         scores = record["scores"]
         if record["table"] == "depth" and "layer" in scores:
-            curves.setdefault(record["model"], []).append((record, scores["layer"], scores.get("iou", scores["nce_bits"])))
+            kind = record["model"] if record["method"] == "qt" else f"{record['model']}-{record['method']}"
+            curves.setdefault(kind, []).append((record, scores["layer"], scores.get("iou", scores["nce_bits"])))
     return {kind: curves[kind] for kind in DEPTH_TITLES if kind in curves}
 
 
@@ -214,6 +215,10 @@ DEPTH_TITLES = {
     "grbm": "Gaussian RBM: NCE in bits (lower is better)",
     "rbm": "RBM: NCE in bits (lower is better)",
     "dbm": "DBM: NCE in bits (lower is better)",
+    "rbm-pcd": "RBM, trained by PCD: NCE in bits (lower is better)",
+    "grbm-advil": "Gaussian RBM, trained by AdVIL: NCE in bits (lower is better)",
+    "rbm-advil": "RBM, trained by AdVIL: NCE in bits (lower is better)",
+    "dbm-advil": "DBM, trained by AdVIL: NCE in bits (lower is better)",
 }
 
 
@@ -239,10 +244,10 @@ def calibration_tables(records: list[Record]) -> list[Table]:
         for record in chosen:
             scores, cells = record["scores"], ["" for _ in range(parts)]
             for place, (claimed, so) in enumerate(zip(scores["claimed"], scores["true"], strict=True)):
-                if parts == 3:
+                if parts == 3 and place < parts:
                     cells[place] = f"{100 * so:.1f} %"
-                else:  # a tenth in which nothing is claimed has no entry
-                    cells[min(int(10 * claimed), 9)] = f"{claimed:.2f} → {so:.2f}"
+                elif parts == 10:  # a tenth in which nothing is claimed has no entry
+                    cells[max(0, min(int(10 * claimed), 9))] = f"{claimed:.2f} → {so:.2f}"
             rows.append(Row(record["dataset"], [f"{calibration_error(record):.4f}", *cells], [record]))
         names = [f"{part / 10:g}–{(part + 1) / 10:g}" for part in range(10)]
         central = [f"truth in the central {part} %" for part in (50, 80, 95)]

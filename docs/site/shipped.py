@@ -1,0 +1,155 @@
+"""What the model cards say about the shipped models: their families, and tables from the files of models and of results."""
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+import qtcore
+from qtcore.data import SPECIFICATIONS
+from qtcore.models.files import checkpoint_folder
+from qtcore.models.provenance import Provenance
+from qtcore.paper.cells import GRID_ROWS
+from qtcore.paper.experiments import CARDINALITY, EXPERIMENTS
+from qtcore.paper.records import Record, is_record
+from qtcore.paper.tables import TABLES, Row, Table
+
+
+class Family(NamedTuple):
+    """Models that one card describes."""
+
+    method: str
+    models: tuple[str, ...]
+    """Kinds of models: rbm, dbm, grbm, grid."""
+    has: Callable[[str], bool]
+    """Whether a dataset's model belongs to it, by the name that the model's file has."""
+
+
+FAMILIES = {
+    "rbm": Family("qt", ("rbm",), lambda name: not name.endswith(CARDINALITY)),
+    "rbm-cardinality": Family("qt", ("rbm",), lambda name: name.endswith(CARDINALITY)),
+    "dbm": Family("qt", ("dbm",), lambda name: True),
+    "frey": Family("qt", ("grbm",), lambda name: name == "frey"),
+    "frey-sigma": Family("qt", ("grbm",), lambda name: name == "frey-sigma"),
+    "border": Family("qt", ("grid",), lambda name: name.startswith("border")),
+    "drawings": Family("qt", ("grid",), lambda name: name == "drawings"),
+    "pcd": Family("pcd", ("rbm",), lambda name: True),
+    "advil": Family("advil", ("rbm", "dbm", "grbm"), lambda name: True),
+}
+
+SCORES = {"rbm": ("table1",), "rbm-cardinality": ("joint",), "dbm": ("table1",), "frey": ("frey",), "frey-sigma": ("frey",)}
+SCORES |= {"border": ("grid",), "drawings": (), "pcd": ("table1",), "advil": ("table1", "frey")}
+"""The tables of results that a family's scores stand in. Of drawings there is the score over the depth alone."""
+COLUMNS = {"rbm": ("QT",), "dbm": ("QT",), "pcd": ("PCD-BP", "PCD-Gibbs"), "advil": ("AdVIL-BP", "AdVIL-Gibbs")}
+COLUMNS["rbm-cardinality"] = ("QT", "QT, any number observed", "NADE, EoNADE, MADE")
+"""Their columns there; all, if none are named."""
+
+
+def records() -> list[Record]:
+    """All records of results."""
+    paths = sorted((checkpoint_folder().parent / "results").glob("*.json"))
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return [record for record in found if is_record(record)]
+
+
+def family_of(name: str) -> str:
+    """The family of a shipped model, by its name: rbm/adult-seed1 belongs to "rbm", rbm-pcd/adult to "pcd"."""
+    kind, _, dataset = name.partition("/")
+    model, _, method = kind.partition("-")
+    dataset = dataset.partition("-seed")[0]
+    (found,) = [
+        family
+        for family, (trained, models, has) in FAMILIES.items()
+        if trained == (method or "qt") and model in models and has(dataset)
+    ]
+    return found
+
+
+def of_family(family: str, found: list[Record], table: str = "") -> list[Record]:
+    """The records of a family, of one table or of all."""
+    method, models, has = FAMILIES[family]
+    return [
+        record
+        for record in found
+        if record["method"] == method and record["model"] in models and has(record["dataset"]) and record["table"].startswith(table)
+    ]
+
+
+def markdown(tables: list[Table]) -> str:
+    """Tables as Markdown, each with its title as a line above it."""
+    lines = []
+    for table in tables:
+        lines += [f"**{table.title}**", ""] if table.title else []
+        lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
+        lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows] + [""]
+    return "\n".join(lines)
+
+
+def _phase(phase: Provenance) -> str:
+    """A training in a few words; the earliest phase first."""
+    settings = phase.settings or {}
+    before = Provenance.from_dict(phase.start) if phase.start else None
+    text = ""
+    if before is not None:
+        other = (phase.start or {}).get("name", phase.experiment)
+        text = f"from `{other}`; then " if other != phase.experiment else f"{_phase(before)}; then "
+    if "decoder_steps" in settings:
+        return f"{settings['steps']:,} steps of {settings['decoder_steps']} decoder steps, rates {settings['rate']:g} and {settings['helper_rate']:g}"
+    if "iterations" in settings:
+        return f"{settings['iterations']:,} passes, rate {settings['rate']:g}, the best of {len(settings['rates'])} on validation data"
+    size = f"{settings['steps']:,} steps" if settings.get("steps") else f"{settings.get('epochs', 0):g} epochs"
+    text += f"{size} of {settings.get('batch')} rows, rate {settings.get('learning_rate', 0):g}"
+    text += f", {settings['schedule']} decay" if settings.get("schedule", "constant") != "constant" else ""
+    text += f", {settings['train_layers']} layers" if settings.get("train_layers") else ""
+    return text
+
+
+def trainings(family: str, found: list[Record]) -> str:
+    """A row for each shipped model: data, size, training, and the command that makes it again."""
+    rows = []
+    for record in of_family(family, found, "calibration"):
+        name = record["checkpoint"]
+        model, experiment = qtcore.load(name), EXPERIMENTS.get(name)
+        size = sum(parameter.numel() for parameter in model.parameters())
+        dataset = SPECIFICATIONS[experiment.dataset if experiment else record["dataset"]]
+        queries = experiment.queries if experiment else "–"
+        table = "frey" if record["model"] == "grbm" else "table1"
+        again = f"train {name} --recipe ours" if experiment else f"reproduce {table} --methods {record['method']} --datasets {dataset.name}"
+        data = f"{dataset.heading}, {record['source']}"
+        rows.append(Row(f"`{name}`", [data, f"{size:,}", queries, _phase(model.provenance), f"`qtcore {again}`"], [record]))
+    return markdown([Table("", ["data", "numbers", "queries", "training", "made by"], rows)])
+
+
+def scores(family: str, found: list[Record]) -> str:
+    """The family's rows and columns of the tables of results."""
+    chosen = []
+    for name in SCORES[family]:
+        for table in TABLES[name][1](found):
+            if family == "rbm-cardinality" and not table.title.startswith(("−log p of a row in nats, mixture", "Standard deviation")):
+                continue
+            if family in ("rbm", "pcd", "dbm") and table.title != ("DBM" if family == "dbm" else "RBM"):
+                continue
+            mine = of_family(family, found, name)
+            rows = [row for row in table.rows if any(record in mine for record in row.records)]
+            columns = [place for place, column in enumerate(table.columns) if column in COLUMNS.get(family, table.columns)]
+            kept = [Row(row.title, [row.cells[place] for place in columns], row.records) for row in rows]
+            if kept and columns or family == "advil":
+                columns = columns or [*range(len(table.columns))]
+                kept = [Row(row.title, [row.cells[place] for place in columns], row.records) for row in rows]
+                chosen.append(Table(table.title, [table.columns[place] for place in columns], kept))
+    return markdown(chosen)
+
+
+def depths(family: str, found: list[Record]) -> str:
+    """The score after so many layers."""
+    return markdown([table for table in TABLES["depth"][1](of_family(family, found, "depth"))])
+
+
+def calibrations(family: str, found: list[Record]) -> str:
+    """How often what is claimed is so."""
+    return markdown(TABLES["calibration"][1](of_family(family, found, "calibration")))
+
+
+PARTS = {"trainings": trainings, "scores": scores, "depths": depths, "calibrations": calibrations}
+PLOTS = {"depths": "depth", "calibrations": "calibration"}
+"""Parts that have a plot too, and its name."""
+assert GRID_ROWS
