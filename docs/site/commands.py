@@ -37,8 +37,10 @@ class Commands(Made):
         parts = []
         for name, what in COMMANDS.items():
             parts += [f"## qtcore {name}", f"{what[0].upper()}{what[1:]}.", f"```text\n{help_of(f'qtcore.{name}')}```"]
-            parts += [f"### qtcore {other[7:]}\n\n```text\n{help_of(other)}```" for other in OTHERS if other.startswith(f"qtcore.{name} ")]
-        parts += [f"## python -m {other}\n\n```text\n{help_of(other)}```" for other in OTHERS if other.startswith("qtcore_app")]
+            more = [other for other in OTHERS if other.startswith(f"qtcore.{name} ")]
+            parts += [f"### qtcore {other.removeprefix('qtcore.')}\n\n```text\n{help_of(other)}```" for other in more]
+        more = [other for other in OTHERS if other.startswith("qtcore_app")]
+        parts += [f"## python -m {other}\n\n```text\n{help_of(other)}```" for other in more]
         return "\n\n".join(parts)
 
 

@@ -36,9 +36,8 @@ def equations(text: str) -> dict[str, list[Equation]]:
 def restructured(markdown: str) -> str:
     """Markdown of one line as reStructuredText, which docstrings are."""
     parts = re.split(r"(\$[^$]+\$|`[^`]+`|\*[^*]+\*)", markdown)
-    return "".join(
-        f":math:`{part[1:-1]}`" if part.startswith("$") else f"``{part[1:-1]}``" if part.startswith("`") else part for part in parts
-    )
+    forms = {"$": ":math:`{}`", "`": "``{}``"}
+    return "".join(forms[part[0]].format(part[1:-1]) if part[:1] in forms else part for part in parts)
 
 
 KNOWN = equations(TABLE.read_text(encoding="utf-8"))
@@ -47,7 +46,8 @@ KNOWN = equations(TABLE.read_text(encoding="utf-8"))
 def add(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Append a function's equations to its docstring."""
     for equation in KNOWN.get(name, ()):
-        lines += ["", f"**Equation** ({restructured(equation.where)}): {restructured(equation.text)}. Checked by {restructured(equation.test)}.", ""]
+        where, text, test = map(restructured, equation)
+        lines += ["", f"**Equation** ({where}): {text}. Checked by {test}.", ""]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

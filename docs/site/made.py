@@ -16,5 +16,6 @@ class Made(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         around = nodes.container()
         around.document = self.state.document
-        self.state.nested_parse(StringList(self.text().splitlines(), self.env.docname), self.content_offset, around, match_titles=1)
+        lines = StringList(self.text().splitlines(), self.env.docname)
+        self.state.nested_parse(lines, self.content_offset, around, match_titles=True)
         return around.children

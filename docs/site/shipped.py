@@ -8,7 +8,6 @@ import qtcore
 from qtcore.data import SPECIFICATIONS
 from qtcore.models.files import checkpoint_folder
 from qtcore.models.provenance import Provenance
-from qtcore.paper.cells import GRID_ROWS
 from qtcore.paper.experiments import CARDINALITY, EXPERIMENTS
 from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import TABLES, Row, Table
@@ -36,12 +35,31 @@ FAMILIES = {
     "advil": Family("advil", ("rbm", "dbm", "grbm"), lambda name: True),
 }
 
-SCORES = {"rbm": ("table1",), "rbm-cardinality": ("joint",), "dbm": ("table1",), "frey": ("frey",), "frey-sigma": ("frey",)}
-SCORES |= {"border": ("grid",), "drawings": (), "pcd": ("table1",), "advil": ("table1", "frey")}
-"""The tables of results that a family's scores stand in. Of drawings there is the score over the depth alone."""
-COLUMNS = {"rbm": ("QT",), "dbm": ("QT",), "pcd": ("PCD-BP", "PCD-Gibbs"), "advil": ("AdVIL-BP", "AdVIL-Gibbs")}
-COLUMNS["rbm-cardinality"] = ("QT", "QT, any number observed", "NADE, EoNADE, MADE")
-"""Their columns there; all, if none are named."""
+class Where(NamedTuple):
+    """Where a family's scores stand among the tables of results."""
+
+    name: str
+    title: str = ""
+    """Of the table, or how it begins."""
+    columns: tuple[str, ...] = ()
+    """All, if none are named."""
+
+
+_ADVIL = ("AdVIL-BP", "AdVIL-Gibbs")
+SCORES: dict[str, tuple[Where, ...]] = {
+    "rbm": (Where("table1", "RBM", ("QT",)),),
+    "rbm-cardinality": tuple(
+        Where("joint", title, ("QT", "QT, any number observed", "NADE, EoNADE, MADE"))
+        for title in ("−log p of a row in nats, mixture", "Standard deviation")
+    ),
+    "dbm": (Where("table1", "DBM", ("QT",)),),
+    "frey": (Where("frey"),),
+    "frey-sigma": (Where("frey"),),
+    "border": (Where("grid"),),
+    "drawings": (),  # the score over the depth is all there is
+    "pcd": (Where("table1", "RBM", ("PCD-BP", "PCD-Gibbs")),),
+    "advil": (Where("table1", "RBM", _ADVIL), Where("table1", "DBM", _ADVIL), Where("frey")),
+}
 
 
 def records() -> list[Record]:
@@ -64,14 +82,11 @@ def family_of(name: str) -> str:
     return found
 
 
-def of_family(family: str, found: list[Record], table: str = "") -> list[Record]:
-    """The records of a family, of one table or of all."""
+def of_family(family: str, found: list[Record], table: str) -> list[Record]:
+    """The records of a family in a table."""
     method, models, has = FAMILIES[family]
-    return [
-        record
-        for record in found
-        if record["method"] == method and record["model"] in models and has(record["dataset"]) and record["table"].startswith(table)
-    ]
+    mine = [record for record in found if (record["table"], record["method"]) == (table, method)]
+    return [record for record in mine if record["model"] in models and has(record["dataset"])]
 
 
 def markdown(tables: list[Table]) -> str:
@@ -87,20 +102,20 @@ def markdown(tables: list[Table]) -> str:
 def _phase(phase: Provenance) -> str:
     """A training in a few words; the earliest phase first."""
     settings = phase.settings or {}
-    before = Provenance.from_dict(phase.start) if phase.start else None
-    text = ""
-    if before is not None:
-        other = (phase.start or {}).get("name", phase.experiment)
-        text = f"from `{other}`; then " if other != phase.experiment else f"{_phase(before)}; then "
     if "decoder_steps" in settings:
-        return f"{settings['steps']:,} steps of {settings['decoder_steps']} decoder steps, rates {settings['rate']:g} and {settings['helper_rate']:g}"
+        steps = f"{settings['steps']:,} steps of {settings['decoder_steps']} decoder steps"
+        return f"{steps}, rates {settings['rate']:g} and {settings['helper_rate']:g}"
     if "iterations" in settings:
-        return f"{settings['iterations']:,} passes, rate {settings['rate']:g}, the best of {len(settings['rates'])} on validation data"
-    size = f"{settings['steps']:,} steps" if settings.get("steps") else f"{settings.get('epochs', 0):g} epochs"
-    text += f"{size} of {settings.get('batch')} rows, rate {settings.get('learning_rate', 0):g}"
+        best = f"the best of {len(settings['rates'])} on validation data"
+        return f"{settings['iterations']:,} passes, rate {settings['rate']:g}, {best}"
+    text = ""
+    if phase.start:
+        other = phase.start.get("name", phase.experiment)
+        text = f"from `{other}`; then " if other != phase.experiment else f"{_phase(Provenance.from_dict(phase.start))}; then "
+    text += f"{settings['steps']:,} steps" if settings.get("steps") else f"{settings.get('epochs', 0):g} epochs"
+    text += f" of {settings.get('batch')} rows, rate {settings.get('learning_rate', 0):g}"
     text += f", {settings['schedule']} decay" if settings.get("schedule", "constant") != "constant" else ""
-    text += f", {settings['train_layers']} layers" if settings.get("train_layers") else ""
-    return text
+    return text + (f", {settings['train_layers']} layers" if settings.get("train_layers") else "")
 
 
 def trainings(family: str, found: list[Record]) -> str:
@@ -111,37 +126,33 @@ def trainings(family: str, found: list[Record]) -> str:
         model, experiment = qtcore.load(name), EXPERIMENTS.get(name)
         size = sum(parameter.numel() for parameter in model.parameters())
         dataset = SPECIFICATIONS[experiment.dataset if experiment else record["dataset"]]
-        queries = experiment.queries if experiment else "–"
         table = "frey" if record["model"] == "grbm" else "table1"
-        again = f"train {name} --recipe ours" if experiment else f"reproduce {table} --methods {record['method']} --datasets {dataset.name}"
-        data = f"{dataset.heading}, {record['source']}"
-        rows.append(Row(f"`{name}`", [data, f"{size:,}", queries, _phase(model.provenance), f"`qtcore {again}`"], [record]))
+        again = f"train {name} --recipe ours"
+        if experiment is None:
+            again = f"reproduce {table} --methods {record['method']} --datasets {dataset.name}"
+        about = [f"{dataset.heading}, {record['source']}", f"{size:,}", experiment.queries if experiment else "–"]
+        rows.append(Row(f"`{name}`", [*about, _phase(model.provenance), f"`qtcore {again}`"], [record]))
     return markdown([Table("", ["data", "numbers", "queries", "training", "made by"], rows)])
 
 
 def scores(family: str, found: list[Record]) -> str:
     """The family's rows and columns of the tables of results."""
     chosen = []
-    for name in SCORES[family]:
+    for name, title, wanted in SCORES[family]:
+        mine = of_family(family, found, name)
         for table in TABLES[name][1](found):
-            if family == "rbm-cardinality" and not table.title.startswith(("−log p of a row in nats, mixture", "Standard deviation")):
+            if not table.title.startswith(title):
                 continue
-            if family in ("rbm", "pcd", "dbm") and table.title != ("DBM" if family == "dbm" else "RBM"):
-                continue
-            mine = of_family(family, found, name)
+            places = [place for place, column in enumerate(table.columns) if not wanted or column in wanted]
             rows = [row for row in table.rows if any(record in mine for record in row.records)]
-            columns = [place for place, column in enumerate(table.columns) if column in COLUMNS.get(family, table.columns)]
-            kept = [Row(row.title, [row.cells[place] for place in columns], row.records) for row in rows]
-            if kept and columns or family == "advil":
-                columns = columns or [*range(len(table.columns))]
-                kept = [Row(row.title, [row.cells[place] for place in columns], row.records) for row in rows]
-                chosen.append(Table(table.title, [table.columns[place] for place in columns], kept))
+            kept = [Row(row.title, [row.cells[place] for place in places], row.records) for row in rows]
+            chosen.append(Table(table.title, [table.columns[place] for place in places], kept))
     return markdown(chosen)
 
 
 def depths(family: str, found: list[Record]) -> str:
     """The score after so many layers."""
-    return markdown([table for table in TABLES["depth"][1](of_family(family, found, "depth"))])
+    return markdown(TABLES["depth"][1](of_family(family, found, "depth")))
 
 
 def calibrations(family: str, found: list[Record]) -> str:
@@ -152,4 +163,3 @@ def calibrations(family: str, found: list[Record]) -> str:
 PARTS = {"trainings": trainings, "scores": scores, "depths": depths, "calibrations": calibrations}
 PLOTS = {"depths": "depth", "calibrations": "calibration"}
 """Parts that have a plot too, and its name."""
-assert GRID_ROWS

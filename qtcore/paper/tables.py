@@ -340,7 +340,7 @@ def markdown(name: str, records: list[Record]) -> str:
 
 
 def summary(records: list[Record]) -> str:
-    """The query-trained models in brief, as Markdown: the README's results table."""
+    """The query-trained models in brief, as Markdown: for docs/results.md, and ten rows of it for the README."""
     lines = ["| query-trained | ours | paper | |", "|---|---|---|---|"]
     for table in table_1_tables(records):
         chosen = table.columns.index(NAMES["qt"])
