@@ -30,7 +30,7 @@ html_extra_path = ["site/top"]  # the first page is docs/index.html, and index.h
 html_copy_source = False
 html_show_sourcelink = False
 
-myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block", "attrs_inline"]
 myst_heading_anchors = 4  # as wherever Markdown is shown
 myst_footnote_transition = False
 nb_execution_mode = "cache"
@@ -38,7 +38,10 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
-suppress_warnings = ["mystnb.unknown_mime_type"]  # what widgets tell notebooks; there is HTML beside it
+suppress_warnings = [
+    "mystnb.unknown_mime_type",  # what widgets tell notebooks; there is HTML beside it
+    "toc.empty_glob",  # pages that a copy of the project may not have
+]
 
 default_role = "py:obj"  # `name` in a docstring is a link where there is such a name, else code
 autodoc_member_order = "bysource"

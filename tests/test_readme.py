@@ -1,5 +1,6 @@
 """What the README says can be typed works: its Python runs, its commands and make targets exist; its figures are on record."""
 
+import importlib.util
 import re
 import runpy
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from qtcore.__main__ import COMMANDS
+
+from .links import links
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -37,6 +40,23 @@ def test_command(module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     said = capsys.readouterr()
     assert not end.value.code, said.err
     assert f"python -m {module}" in said.out.split("options")[0], "no example"
+
+
+def test_an_index_gets_addresses_that_lead_to_files() -> None:
+    """As hatchling reads it for the metadata of wheel and sdist."""
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    text = hook.absolute(TEXT, "https://example.org/qtcore/")
+    assert len(links(text)) == len(links(TEXT)) > 20
+    for link in links(text):
+        found = re.fullmatch(r"https://example\.org/qtcore/(raw|blob)/main/(.+)", link)
+        assert found, link
+        assert (ROOT / found[2].partition("#")[0]).exists()
+        assert (found[1] == "raw") == found[2].endswith((".gif", ".png"))
+    assert hook.absolute(text, "https://example.org/qtcore/") == text
 
 
 def test_make_targets() -> None:

@@ -19,6 +19,8 @@ class Shipped(Made):
         part, family = self.arguments
         found = records()
         text = PARTS[part](family, found)
+        if part == "trainings":
+            return f"{{.trainings}}\n{text}"
         if part not in PLOTS:
             return text
         name = f"{PLOTS[part]}-{family}.png"
