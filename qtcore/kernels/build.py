@@ -20,8 +20,9 @@ from qtcore.errors import BackendError
 from qtcore.support.files import cache_folder, write_atomically
 
 SOURCES = tuple(sorted((Path(__file__).parent / "csrc").glob("*.[ch]")))
+THIS_PROCESSOR = "-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native"
 FLAGS = (
-    *("-O3", "-march=native", "-shared", "-fPIC", "-std=gnu11", "-fvisibility=hidden"),
+    *("-O3", THIS_PROCESSOR, "-shared", "-fPIC", "-std=gnu11", "-fvisibility=hidden"),
     # Sums may be reordered, so that they can be vectorised; infinities and NaN keep their meaning.
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math", "-freciprocal-math"),
 )
@@ -96,12 +97,13 @@ class DampedTask(Task):
 
 
 class GridTask(Task):
-    """As in csrc/grid.c."""
+    """As in csrc/grid.h."""
 
     _fields_ = (
         *numbers("height", "width", "states", "padded", "layers", "contour", "out", "within"),
         ("small", ctypes.c_double),
         ("damping", ctypes.c_double),
+        ("settled", ctypes.c_double),
         ("negligible", ctypes.c_double),
         *pointers("potential", "transposed", "evidence", "belief_evidence", "depths"),
         *numbers("n_depths"),

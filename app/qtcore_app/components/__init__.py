@@ -7,6 +7,7 @@ from qtcore_app.components.painter import Painter, decode_packet
 from qtcore_app.components.player import Player
 from qtcore_app.components.record import Record
 from qtcore_app.components.skip import Skip
+from qtcore_app.components.why import Why
 
 __all__ = [
     "Address",
@@ -19,5 +20,6 @@ __all__ = [
     "Record",
     "Skip",
     "Upload",
+    "Why",
     "decode_packet",
 ]
