@@ -38,10 +38,7 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
-suppress_warnings = [
-    "mystnb.unknown_mime_type",  # what widgets tell notebooks; there is HTML beside it
-    "toc.empty_glob",  # pages that a copy of the project may not have
-]
+suppress_warnings = ["mystnb.unknown_mime_type"]  # what widgets tell notebooks; there is HTML beside it
 
 default_role = "py:obj"  # `name` in a docstring is a link where there is such a name, else code
 autodoc_member_order = "bysource"
