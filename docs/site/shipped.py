@@ -74,12 +74,10 @@ def family_of(name: str) -> str:
     kind, _, dataset = name.partition("/")
     model, _, method = kind.partition("-")
     dataset = dataset.partition("-seed")[0]
-    (found,) = [
-        family
-        for family, (trained, models, has) in FAMILIES.items()
-        if trained == (method or "qt") and model in models and has(dataset)
-    ]
-    return found
+    for family, (trained, models, has) in FAMILIES.items():
+        if trained == (method or "qt") and model in models and has(dataset):
+            return family
+    raise LookupError(f"{name} belongs to no family of docs/site/shipped.py; name one there, and write its card in docs/cards.")
 
 
 def of_family(family: str, found: list[Record], table: str) -> list[Record]:
