@@ -4,7 +4,7 @@
     python -m qtcore_app.bench --users 1 --strokes 20 --pages faces
     python -m qtcore_app.bench --training           # each once alone and once while another visitor trains a table
 
-Needs Playwright and a Chromium (`make test` installs both). Times are medians and 90th percentiles in milliseconds, taken
+Needs Playwright (pip install 'qtcore[dev]') and a Chromium. Times are medians and 90th percentiles in milliseconds, taken
 in the page itself at the first animation frame after the new picture was drawn.
 """
 
@@ -22,18 +22,17 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qtcore.errors import InputError
 from qtcore.support.cli import arguments, guarded
+from qtcore.support.extras import needs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from playwright.async_api import Browser, Page
 
-APP = Path(__file__).parents[1]
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PAINTED = ("faces", "contours", "digits")
@@ -182,18 +181,22 @@ def serve() -> "tuple[subprocess.Popen[bytes], str]":
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "panel", "serve", str(APP), "--address", "localhost", "--port", str(port)]
+    command = [sys.executable, "-m", "qtcore.app", "--no-show", "--port", str(port)]
     log = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
     server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ)
     url = f"http://localhost:{port}/"
-    for _ in range(600):
+    deadline = time.monotonic() + 60
+    while server.poll() is None and time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(f"{url}favicon.ico", timeout=5):
                 return server, url
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             time.sleep(0.1)
     server.terminate()
-    raise OSError("the app did not start within a minute.")
+    server.wait(timeout=20)
+    log.seek(0)
+    said = log.read().decode(errors="replace").strip().splitlines()
+    raise OSError(f"the app did not start; its last line is: {said[-1] if said else '(none)'}")
 
 
 def main() -> None:
@@ -203,6 +206,7 @@ def main() -> None:
     unknown = [name for name in settings.pages if name not in PAINTED]
     if unknown or not settings.pages:
         raise InputError(f"pages must be among {' and '.join(PAINTED)}, not {', '.join(unknown) or 'none'}.")
+    needs("dev", "playwright")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     print(f"{os.cpu_count()} cores, load {load:.1f} before the start; medians, 90th percentiles in brackets")
     if settings.url:

@@ -60,6 +60,8 @@ def generator(*key: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(np.random.SeedSequence(key).generate_state(1)[0]))
 
 
+SAVE_SECONDS = 30.0
+"""A state is saved at least as often, whatever `save_every` is: a few large steps take as long as many small ones."""
 INITIAL, ORDER, QUERIES, VALID, DEPTH = range(5)  # purposes of random numbers
 
 
@@ -204,8 +206,8 @@ class _Training:
     # ------------------------------------------------------------------ the loop
 
     def run(self, callback: Callable[[Progress], "bool | None"] | None) -> Model:
-        start = time.monotonic() - self.seconds
-        stopped = False
+        saved = time.monotonic()
+        start, stopped = saved - self.seconds, False
         looked = self.step, self.seconds
         self._check_finite("the parameter", self.coordinates.tensors)
         while self.step < self.steps and not stopped and not self._exhausted():
@@ -221,8 +223,10 @@ class _Training:
                     bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model, self.settings)))
                 )
             last = self.step == self.steps or stopped or self._exhausted()
-            if self.keeper is not None and (last or self.step % self.settings.save_every == 0):
+            due = self.step % self.settings.save_every == 0 or time.monotonic() >= saved + SAVE_SECONDS
+            if self.keeper is not None and (last or due):
                 self._save()
+                saved = time.monotonic()
         if self.best_tensors is not None and not stopped:
             self.coordinates.push(self.best_tensors)
         else:

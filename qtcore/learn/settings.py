@@ -60,7 +60,7 @@ class Settings:
     patience: int = 0
     """Stop after so many validations without a better one; 0 goes on to the end."""
     save_every: int = 200
-    """Steps between saved states."""
+    """Steps between saved states; one is also saved every half a minute, and at the end."""
 
     def __post_init__(self) -> None:
         if self.epochs is None and self.steps is None:
