@@ -389,6 +389,11 @@ def test_the_tour_leads_through_the_pages(page: "Page", app_url: str) -> None:
         content.wait_for()
         end = page.get_by_role("button", name="End the tour")
         wait_until(page, lambda end=end, content=content: below(end, content), "the page below the card", 20)
+        if name in ("faces", "contours", "digits"):  # the page is played
+            player = page.locator(".qt.player:visible")
+            wait_until(page, lambda player=player: int(player.get_attribute("data-layer") or 0) > 0, "the play")
+        if name == "contours":
+            assert state(page).image == "drawing"
         if number == 1:  # the page below the card goes on working
             drag(page, FACE, (5, 15), (5, 18))
             wait_for_result(page, 0)

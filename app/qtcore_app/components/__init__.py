@@ -7,6 +7,7 @@ from qtcore_app.components.painter import Painter, decode_packet
 from qtcore_app.components.player import Player
 from qtcore_app.components.record import Record
 from qtcore_app.components.skip import Skip
+from qtcore_app.components.why import Why
 from qtcore_app.components.yourdata import Asker, ColumnsView, Trainer
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "Skip",
     "Trainer",
     "Upload",
+    "Why",
     "decode_packet",
 ]

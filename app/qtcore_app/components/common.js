@@ -95,7 +95,11 @@ function makeClock({at, last, put, move, wait, stride = () => 1}) {
   function toggle() {
     if (timer) move(at())
     else if (still.matches) move(at() >= last() ? 0 : at() + 1) // reduced motion: one step per press
-    else { look("pause", "Pause (space)"); tick(); put(at() >= last() ? 0 : at()) }
+    else start()
+  }
+  function start() {
+    if (still.matches) return // whoever wants reduced motion plays step by step
+    look("pause", "Pause (space)"); tick(); put(at() >= last() ? 0 : at())
   }
   function tick() {
     timer = setTimeout(() => {
@@ -113,7 +117,7 @@ function makeClock({at, last, put, move, wait, stride = () => 1}) {
     acts[event.key]()
     event.preventDefault()
   }
-  return {face, stop, key, get running() { return timer !== null }}
+  return {face, start, stop, key, get running() { return timer !== null }}
 }
 
 // Keys go to `act(event, target)`: those pressed inside `root`, or wherever the focus is when `wide`, as on a page of our own
