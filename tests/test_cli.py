@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("app", "train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample", "doctor")
+NAMES = ("app", "train", "evaluate", "infer", "fetch", "reproduce", "compare", "bench", "sample", "doctor")
 COMMANDS = [*(f"qtcore.{name}" for name in NAMES), "qtcore", "qtcore train", "qtcore_app.bench", "qtcore_app.pictures"]
 
 INTERRUPT = """
