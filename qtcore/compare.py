@@ -44,7 +44,7 @@ class Command:
     scheduler: str | None = None
     """Address of a Dask scheduler."""
     out: Path | None = None
-    """Folder to write to: results/ and, of what is trained, checkpoints/ and runs/. What lies there is not computed again."""
+    """Folder to write to: results/ and, of what is trained, compared/ and runs/. What lies there is not computed again."""
     update: bool = False
     """Write to the project's own assets instead: its tables, records and models."""
 

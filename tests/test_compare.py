@@ -14,6 +14,7 @@ from qtcore import RBM, OneHotModel, Query, compare
 from qtcore.data import Dataset
 from qtcore.errors import InputError
 from qtcore.metrics import BITS
+from qtcore.models.files import checkpoint_folder
 from qtcore.paper import comparison, rivals, workers
 from qtcore.paper.comparison import Contest, contests, evenly, record_of
 from qtcore.paper.contests import COMPARED, METHODS
@@ -23,6 +24,10 @@ from qtcore.paper.structures import STRUCTURES, groups_of, pairs_of
 from qtcore.query import uniform
 
 from .commands import Command, command  # noqa: F401
+
+
+def path_of(contest: Contest) -> Path:
+    return comparison.checkpoint_path(checkpoint_folder().parent, contest)
 
 
 def copies(rows: int = 400, seed: int = 0) -> Dataset:
@@ -144,9 +149,9 @@ def test_the_contests() -> None:
     assert contests(("groups",), ("web",)) == []
 
 
-@pytest.mark.parametrize("name", sorted(set(STRUCTURES) & set(qtcore.available())))
-def test_the_shipped_models_are_those_of_their_recipes(name: str) -> None:
-    structure, model = STRUCTURES[name], qtcore.load(name)
+@pytest.mark.parametrize("name", [each.name for each in contests() if each.trained and path_of(each).exists()])
+def test_the_models_are_those_of_their_recipes(name: str) -> None:
+    structure, model = STRUCTURES[name], qtcore.load(path_of(Contest(*name.split("/"))))
     assert model.provenance.experiment == name
     assert model.provenance.settings == vars(structure.settings)
     assert model.n_layers == structure.layers

@@ -111,7 +111,8 @@ def record_path(folder: Path, contest: Contest) -> Path:
 
 
 def checkpoint_path(folder: Path, contest: Contest) -> Path:
-    return folder / "checkpoints" / f"{contest.name}.safetensors"
+    """Not among the shipped models, each of which has a name, a card and figures over the depth."""
+    return folder / "compared" / f"{contest.name}.safetensors"
 
 
 def found(path: Callable[[Path, Contest], Path], folders: Sequence[Path], contest: Contest) -> Path | None:
