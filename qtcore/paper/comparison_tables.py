@@ -5,7 +5,7 @@ from typing import Any
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.paper.contests import COMPARED, EVIDENCE, METHODS, QT, RIVALS, TRAINED_AT
-from qtcore.paper.figures import MISSING, Row, Table
+from qtcore.paper.figures import Row, Table
 from qtcore.paper.records import Record
 from qtcore.paper.structures import ONE_HOT
 
@@ -22,12 +22,12 @@ TITLES = {
 }
 SAME = 0.0005
 """Differences below this are none: no printed digit changes."""
-NO_GROUPS = "no groups"
+NO_GROUPS, MISSING = "no groups", "not yet done"
 COMPARISON = (
     "At most 3,000 test rows at equal distances, for all methods the same rows and masks; every model was trained with each "
     "bit observed with probability ½, and is scored on the bits that are not observed. ± is the standard error over rows. The "
     "second table compares the query-trained model that is best on validation data with the best of the others on these test "
-    "rows. QT: query-trained belief propagation. Minutes are of the processor, on one core (of the paper's models, as their "
+    "rows (so far: not all of them are done). QT: query-trained belief propagation. Minutes are of the processor, on one core (of the paper's models, as their "
     "trainings took); those of the masked network and of the imputer are for both settings of which the better one was kept. "
     "The circuit is a hidden Chow–Liu tree (SPFlow)."
 )
@@ -73,7 +73,7 @@ def verdict(own: dict[str, Record]) -> list[str]:
         return [first, second, ""]
     difference = (score_of(own[ours]) or 0.0) - (score_of(own[rival]) or 0.0)
     word = "same" if abs(difference) < SAME else "better" if difference < 0 else "worse"
-    return [first, second, f"{difference:+.4f} {word}"]
+    return [first, second, f"{difference:+.4f} {word}" + ("" if all(method in own for method in RIVALS) else ", so far")]
 
 
 def compare_tables(records: list[Record]) -> list[Table]:
