@@ -27,9 +27,9 @@ COMPARISON = (
     "At most 3,000 test rows at equal distances, for all methods the same rows and masks; every model was trained with each "
     "bit observed with probability ½, and is scored on the bits that are not observed. ± is the standard error over rows. The "
     "second table compares the query-trained model that is best on validation data with the best of the others on these test "
-    "rows (so far: not all of them are done). QT: query-trained belief propagation. Minutes are of the processor, on one core (of the paper's models, as their "
-    "trainings took); those of the masked network and of the imputer are for both settings of which the better one was kept. "
-    "The circuit is a hidden Chow–Liu tree (SPFlow)."
+    "rows (so far: not all of them are done). QT: query-trained belief propagation. Minutes are of the processor, on one core "
+    "(of the paper's models, as their trainings took); those of the masked network and of the imputer are for both settings of "
+    "which the better one was kept. The circuit is a hidden Chow–Liu tree (SPFlow)."
 )
 
 
