@@ -6,6 +6,7 @@ from qtcore_app.pages import results
 
 from qtcore.paper.comparison_tables import compare_curves
 from qtcore.paper.printed import TABLE_1
+from qtcore.paper.tables import TABLES
 
 from .helpers import at_widths
 
@@ -17,11 +18,13 @@ def test_tables_plots_and_how_they_were_made(page: "Page", app_url: str) -> None
     page.goto(f"{app_url}app?page=results")
     figures = page.locator(".results table.figures")
     figures.first.wait_for()
-    compared = len(compare_curves(results.results()))
-    assert compared >= 4
-    assert figures.count() == 4 + 4 + 4 + 2 + (4 + compared)  # depths, joint probabilities, questions, and the comparison
+    records = results.results()
+    tables = {name: len(make(records)) for name, (_, make) in TABLES.items()}
+    assert min(tables.values()) > 0
+    assert figures.count() == sum(tables.values())
     assert page.locator(".results svg.dots:not(.curves)").count() == 3
-    assert page.locator(".results svg.curves").count() == 4 + 2 + compared
+    drawn = tables["depth"] + tables["questions"] + len(compare_curves(records))
+    assert page.locator(".results svg.curves").count() == drawn
     assert page.locator(".results svg.curves polyline").count() >= 24 + 2 * 2
     assert page.locator(".results svg.dots circle").count() > 2 * 9  # the paper's QT at least
     assert page.get_by_text(f"paper {TABLE_1['qt', 'dbm', 'web'].mean:.3f}").first.is_visible()
