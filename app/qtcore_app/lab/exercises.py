@@ -123,7 +123,7 @@ EXERCISES = (
     ),
     Exercise(
         "Training for the answers",
-        "Query training changes couplings and biases so that 10 layers answer well. What will be better: this K5 as a model, or its answers?",
+        "Query training changes couplings and biases so that 10 layers answer well. What gets better on this K5?",
         ("both better", "answers alone better", "model alone better"),
         "Query-train",
         replace(_K5, layers=10),
