@@ -99,7 +99,8 @@ class Command:
     damping: float | None = None
     """Graphs: weight of the old message in the new one, from 0 to below 1."""
     schedule: str | None = None
-    """Graphs: flooding (all messages at once), sequential (one factor after the other) or residual (the largest changes)."""
+    """Graphs: flooding (all messages at once), sequential (one factor after the other), random (the same, in another order in
+    each layer) or residual (the largest changes)."""
     reference: Path | None = None
     """Graphs: a MAR file to compare with."""
     samples: int | None = None

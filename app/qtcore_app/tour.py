@@ -1,4 +1,4 @@
-"""Five cards that lead through the pages: the query, how it is answered, and why training for it helps."""
+"""Six cards that lead through the pages: the query, how it is answered, and why training for it helps."""
 
 from collections.abc import Callable
 
@@ -34,6 +34,14 @@ CARDS = (
         r"Query training draws an example $v$ and a random mask, and lowers $-\sum_{i\ \mathrm{asked}} \log p_i(v_i)$ by the "
         r"gradient through all layers. The result can be a worse model of the data, but its marginals after these $N$ "
         r"layers are better. This one was trained to complete contours: it closes the gap of the circle, and finds its inside.",
+    ),
+    (
+        "yourdata",
+        "Any table",
+        r"What holds for pixels holds for columns: each becomes a variable, a gap is a variable that nobody saw, and one "
+        r"training serves every question, $p(\mathrm{income} \mid \mathrm{age})$ as well as "
+        r"$p(\mathrm{age} \mid \mathrm{income})$. Bring a table of your own, or take the example: it is trained in less than a "
+        r"minute, and then asked.",
     ),
     (
         "results",

@@ -8,10 +8,13 @@ from qtcore_app.components.player import Player
 from qtcore_app.components.record import Record
 from qtcore_app.components.skip import Skip
 from qtcore_app.components.why import Why
+from qtcore_app.components.yourdata import Asker, ColumnsView, Trainer
 
 __all__ = [
     "Address",
+    "Asker",
     "Choices",
+    "ColumnsView",
     "Completions",
     "Gallery",
     "Knobs",
@@ -19,6 +22,7 @@ __all__ = [
     "Player",
     "Record",
     "Skip",
+    "Trainer",
     "Upload",
     "Why",
     "decode_packet",

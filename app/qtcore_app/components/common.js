@@ -85,8 +85,9 @@ function button(name, label, action, filled = false) {
 }
 
 // The play button and its clock, for anything that steps through layers: `at()` and `last()` are the layer shown and the last
-// one, `put(layer)` shows a layer on the way, `move(layer)` goes there and stays; `wait()` gives the milliseconds between two.
-function makeClock({at, last, put, move, wait}) {
+// one, `put(layer)` shows a layer on the way, `move(layer)` goes there and stays; `wait()` gives the milliseconds between two,
+// `stride()` how many layers later the next one is.
+function makeClock({at, last, put, move, wait, stride = () => 1}) {
   let timer = null
   const still = window.matchMedia("(prefers-reduced-motion: reduce)")
   const face = button("play", "Play the layers (space)", toggle, true)
@@ -102,8 +103,9 @@ function makeClock({at, last, put, move, wait}) {
   }
   function tick() {
     timer = setTimeout(() => {
-      if (at() + 1 >= last()) { move(last()); return }
-      tick(); put(at() + 1)
+      const next = at() + stride()
+      if (next >= last()) { move(last()); return }
+      tick(); put(next)
     }, wait())
   }
   function stop() { clearTimeout(timer); timer = null; look("play", "Play the layers (space)") }
