@@ -6,6 +6,7 @@ from qtcore_app.components.completions import Completions
 from qtcore_app.components.painter import Painter, decode_packet
 from qtcore_app.components.player import Player
 from qtcore_app.components.record import Record
+from qtcore_app.components.report import Report
 from qtcore_app.components.skip import Skip
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Painter",
     "Player",
     "Record",
+    "Report",
     "Skip",
     "Upload",
     "decode_packet",
