@@ -65,8 +65,8 @@ def _dots(marks: dict[str, list[Mark]], rows: Sequence[str], **options: Any) -> 
             ["words", "fill"],
             label=column,
         ).opts(
-            marker=MARKERS[place], color=COLOURS[place], line_color=COLOURS[place], fill_alpha="fill", size=9, line_width=1.6, tools=["hover"],
-            hover_tooltips=[("", "@words")], muted_alpha=0.05,
+            marker=MARKERS[place], color=COLOURS[place], line_color=COLOURS[place], fill_alpha="fill", size=9, line_width=1.6,
+            tools=["hover"], hover_tooltips=[("", "@words")], muted_alpha=0.05,
         )
         for place, (column, each) in zip(places, marks.items(), strict=True)
     ]  # fmt: skip

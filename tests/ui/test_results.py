@@ -49,7 +49,8 @@ def test_a_mark_says_its_figure_and_a_name_hides_its_marks(page: "Page", app_url
     page.mouse.move(*mark)
     page.get_by_text("Adult, QT: paper 0.167").wait_for()
     page.mouse.click(*name)
-    wait_until(page, lambda: plot.evaluate(f"(place) => {FIGURE}.model.renderers.map((each) => each.muted)") == [True] + [False] * 4)
+    muted = f"(place) => {FIGURE}.model.renderers.map((each) => each.muted)"
+    wait_until(page, lambda: plot.evaluate(muted) == [True] + [False] * 4, "the first name's marks to fade")
 
 
 def test_axes_of_the_depths_zoom_together(page: "Page", app_url: str) -> None:
