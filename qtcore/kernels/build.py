@@ -96,12 +96,13 @@ class DampedTask(Task):
 
 
 class GridTask(Task):
-    """As in csrc/grid.c."""
+    """As in csrc/grid.h."""
 
     _fields_ = (
         *numbers("height", "width", "states", "padded", "layers", "contour", "out", "within"),
         ("small", ctypes.c_double),
         ("damping", ctypes.c_double),
+        ("settled", ctypes.c_double),
         ("negligible", ctypes.c_double),
         *pointers("potential", "transposed", "evidence", "belief_evidence", "depths"),
         *numbers("n_depths"),

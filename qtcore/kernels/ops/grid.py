@@ -32,6 +32,10 @@ VECTOR_BYTES = 32
 SMALLEST_FACTOR = 1e-27
 """The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
 
+SETTLED = 8
+"""A message that changes in a layer by no more than this many roundings of its data type is taken to have settled: it stays as it
+is, and messages that depend on settled ones alone are not made again."""
+
 NEGLIGIBLE = 4e-3
 """Where rounding is allowed, gradients of messages below this share of an image's largest in a layer count as 0: about three
 quarters of them, with less than a thousandth of the sum of squares (docs/speed.md)."""
@@ -111,6 +115,7 @@ def _task(
 ) -> GridTask:
     _, height, width, _ = evidence.shape
     task = GridTask(height, width, sum(clones), padded, n_layers, *clones, _small(least), damping)
+    task.settled = SETTLED * torch.finfo(evidence.dtype).eps
     task.slots, task.keep, task.n_depths = n_layers + 1, 1, n_layers
     if rounded:
         task.negligible, task.rounded = NEGLIGIBLE, int(build.library(torch.float32).can_round)
