@@ -141,7 +141,6 @@ function makeGraph(act) {
       group.classList.toggle("known", known); group.classList.toggle("chosen", chosen === `n${i}`)
       const state = known ? `observed as ${seen}` : `belief ${fixed(p)}, exact ${fixed(q)}`
       title.textContent = `${data.names[i]}: ${state}.${i < data.visible ? ` Click: ${["observed as 1", "unobserved again", "observed as 0"][[-1, 0, 1].indexOf(seen)]}.` : " Hidden: never observed."}`
-      group.setAttribute("aria-label", title.textContent)
       Object.assign(group.dataset, {evidence: seen, belief: p})
     })
   }
