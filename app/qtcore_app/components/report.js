@@ -7,7 +7,7 @@ async function unpacked(bytes) {
 // The colours and the font of everything in a figure that is written or ruled.
 function dress(document, dark) {
   const text = dark ? "#cccccc" : "#555555", rule = dark ? "#ffffff" : "#000000", font = "Roboto, system-ui, sans-serif"
-  for (const model of document._all_models.values()) {
+  for (const model of document.all_models) {
     if (model.type.endsWith("Axis")) model.setv({
       axis_label_text_color: text, major_label_text_color: text, axis_label_text_font: font, major_label_text_font: font, axis_label_text_font_style: "normal",
       axis_line_color: text, major_tick_line_color: text, minor_tick_line_color: null})
@@ -29,13 +29,12 @@ export function render({model, el}) {
       roots[id].dataset.id = id
     }
     drawn = Bokeh.embed.embed_items({figures: json}, [{docid: "figures", roots, root_ids: Object.keys(roots)}])
-    const [views] = await drawn
-    if (gone) clear(views)
-    else { dark(); root.dataset.drawn = "true" }
+    await drawn
+    if (!gone) { dark(); root.dataset.drawn = "true" }
   }
   const documents = (views) => new Set([...views].map((view) => view.model.document))
   function clear(views) {
-    const left = documents(views)
+    const left = documents(views) // before their views go
     for (const view of [...views]) view.remove()
     for (const each of left) Bokeh.documents.splice(Bokeh.documents.indexOf(each), 1)
   }

@@ -90,7 +90,7 @@ def table_html(table: Table) -> str:
 
 def place(group: str, number: int, title: str) -> str:
     """Where a figure will be (see `figures`)."""
-    return f'<div class="figure" data-figure="{group}-{number}" role="img" aria-label="{escape(title)}"></div>'
+    return f'<div class="figure" data-figure="{group}-{number}" role="figure" aria-label="{escape(title)}"></div>'
 
 
 def figures(records: list[Record]) -> dict[str, list[Any]]:
