@@ -153,7 +153,8 @@ def window(**parts: Any) -> pmui.Page:
     each stroke: there is none here. The flag would still keep every page ever opened in memory, so the page is detached from
     it. This waits for holoviz/param#963 (references leave watchers behind, also when another value takes their place).
     """
-    page = pmui.Page(title="qtcore", busy_indicator=None, dark_theme=pn.state.cookies.get(THEME) == "dark", **parts)
+    sx = {"& .MuiLinearProgress-root": {"display": "none"}} | parts.pop("sx", {})  # `busy_indicator=None` leaves it where it is
+    page = pmui.Page(title="qtcore", dark_theme=pn.state.cookies.get(THEME) == "dark", sx=sx, **parts)
     followed = page._param__private.ref_watchers  # private; tests/app/test_shell.py notices when it changes
     for _, watcher in followed:
         (watcher.inst or watcher.cls).param.unwatch(watcher)
