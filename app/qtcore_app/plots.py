@@ -140,10 +140,15 @@ def _finished(overlay: Any, **options: Any) -> Any:
 
 def draw(groups: dict[str, list[Any]]) -> tuple[bytes, dict[str, str]]:
     """All figures as one Bokeh document (JSON, gzipped), and the identity of each: "depth-0" is the first of the group depth.
-    The figures of a group share their horizontal axis."""
-    hv, document, places = _holoviews(), Document(), dict[str, str]()
+    The figures of a group share their horizontal axis.
+
+    As a server would, HoloViews draws into the document that it is given. Otherwise it takes the current one, which is that of
+    any user who is being served meanwhile, and keeps it.
+    """
+    document, places = Document(), dict[str, str]()
+    renderer = _holoviews().renderer("bokeh").instance(mode="server")
     for group, plots in groups.items():
-        figures = [hv.render(plot, backend="bokeh") for plot in plots]
+        figures = [renderer.get_plot(plot, doc=document).state for plot in plots]
         ranges = [figure.x_range for figure in figures]
         shared = Range1d(min(each.start for each in ranges), max(each.end for each in ranges)) if figures else None
         for number, figure in enumerate(figures):

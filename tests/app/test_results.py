@@ -1,14 +1,18 @@
 """The page Results says what the records say."""
 
+import gc
 import gzip
 import json
 import re
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bokeh.document import Document
+from bokeh.io.doc import patch_curdoc
 from bokeh.plotting import figure
+from qtcore_app import plots
 from qtcore_app.pages import results
 
 from qtcore.paper.cells import cells
@@ -115,6 +119,21 @@ def test_every_place_has_its_figure() -> None:
     for each in both:
         drawn = np.concatenate([line.data_source.data["figure"] for line in each.renderers])  # type: ignore[union-attr]
         assert each.x_range.start < drawn.min() < drawn.max() < each.x_range.end  # type: ignore[union-attr]
+
+
+def test_drawing_takes_nobody_s_document() -> None:
+    """HoloViews takes the current one, unless it is given another: a user who was served meanwhile was kept in memory."""
+    somebody = Document()
+    theme = somebody.theme
+    with patch_curdoc(somebody):
+        plots.draw({"a": [plots.curves([("x", [1, 2], [3.0, 4.0])], "layer", "bits")]})
+    assert not somebody.session_destroyed_callbacks
+    assert not somebody.roots
+    assert somebody.theme is theme
+    gone = weakref.ref(somebody)
+    del somebody
+    gc.collect()
+    assert gone() is None
 
 
 def test_what_a_file_says_is_escaped() -> None:

@@ -44,7 +44,8 @@ def test_a_mark_says_its_figure_and_a_name_hides_its_marks(page: "Page", app_url
     mark, name = plot.evaluate(f"""(place) => {{
         const view = {FIGURE}, {{x_scale, y_scale}} = view.frame, box = place.getBoundingClientRect()
         const legend = view.children().find((each) => each.model.type === "Legend").bbox
-        return [[box.x + x_scale.compute(0.167), box.y + y_scale.compute(0)], [box.x + legend.x + 30, box.y + legend.y + legend.height / 4]]
+        const name = [box.x + legend.x + 30, box.y + legend.y + legend.height / 4]
+        return [[box.x + x_scale.compute(0.167), box.y + y_scale.compute(0)], name]
     }}""")
     page.mouse.move(*mark)
     page.get_by_text("Adult, QT: paper 0.167").wait_for()
