@@ -78,7 +78,7 @@ class Synced(param.Parameterized):
 
 
 def test_panel_s_own_way_loses_what_ours_keeps() -> None:
-    """Why there is a State (docs/app.md): once this fails, `Location.sync` may take its place."""
+    """Why there is a State (docs/figures.md): once this fails, `Location.sync` may take its place."""
     location, state = Location(search="?page=contours&layer=3"), Synced()
     location.sync(state, ["page", "layer", "mask"])
     assert State.from_query("?page=contours&layer=3").layer == "3"

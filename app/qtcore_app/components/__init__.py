@@ -8,10 +8,14 @@ from qtcore_app.components.player import Player
 from qtcore_app.components.record import Record
 from qtcore_app.components.report import Report
 from qtcore_app.components.skip import Skip
+from qtcore_app.components.why import Why
+from qtcore_app.components.yourdata import Asker, ColumnsView, Trainer
 
 __all__ = [
     "Address",
+    "Asker",
     "Choices",
+    "ColumnsView",
     "Completions",
     "Gallery",
     "Knobs",
@@ -20,6 +24,8 @@ __all__ = [
     "Record",
     "Report",
     "Skip",
+    "Trainer",
     "Upload",
+    "Why",
     "decode_packet",
 ]

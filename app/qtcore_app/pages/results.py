@@ -13,6 +13,7 @@ from typing import Any
 from panel.viewable import Viewable
 
 from qtcore.models.files import checkpoint_folder
+from qtcore.paper.calibrations import CALIBRATION
 from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
     DEPTH_TITLES,
@@ -198,7 +199,7 @@ def html(records: list[Record]) -> str:
         "<code>python -m qtcore.reproduce all --evaluate-only</code> scores the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
-    depths, joint, questions = (groups.pop(name) for name in ("depth", "joint", "questions"))
+    depths, calibration, joint, questions = (groups.pop(name) for name in ("depth", "calibration", "joint", "questions"))
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for number, table in enumerate(tables):
@@ -209,6 +210,10 @@ def html(records: list[Record]) -> str:
         parts.append(f"<h2>{escape(TABLES['depth'][0])}</h2><p>{escape(DEPTHS)} ")
         parts.append("<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again.</p>")
     parts += [pair(table, place("depth", number, table.title)) for number, table in enumerate(depths)]
+    if calibration:
+        parts.append(f"<h2>{escape(TABLES['calibration'][0])}</h2><p>{escape(CALIBRATION)} ")
+        parts.append("<code>python -m qtcore.reproduce calibration --evaluate-only</code> computes them again.</p>")
+        parts += [table_html(table) for table in calibration]
     if joint:
         parts.append(f"<h2>{escape(TABLES['joint'][0])}</h2><p>{escape(JOINT)} ")
         parts.append("<code>python -m qtcore.reproduce joint --evaluate-only</code> computes them again.</p>")

@@ -43,7 +43,7 @@ class Sums:
 
     @staticmethod
     def table(log: Tensor, order: int) -> Tensor:
-        """From logs [*shape, F], up to a constant for each factor."""
+        """From logs `[*shape, F]`, up to a constant for each factor."""
         axes = list(range(order))
         return (log - log.detach().amax(axes, keepdim=True)).exp()
 
@@ -114,7 +114,7 @@ Arithmetic = type[Sums] | type[Logs]
 def outgoing(table: Tensor, incoming: list[Tensor], numbers: Arithmetic) -> list[Tensor]:
     """Messages of factors to the variables on all axes of their tables, each [S, F, B], from those on the other axes.
 
-    The table [*shape, F] is read twice, whatever its order: summed over its last axes for the first half of the
+    The table `[*shape, F]` is read twice, whatever its order: summed over its last axes for the first half of the
     variables, over its first axes for the others; each half goes on with the smaller table that is left.
     """
     order = len(incoming)
@@ -142,7 +142,7 @@ def _outer(incoming: list[Tensor], numbers: Arithmetic) -> Tensor:
 class FactorPassing(Passing):
     """Messages on a factor graph."""
 
-    schedules = ("flooding", "sequential", "residual")
+    schedules = ("flooding", "sequential", "random", "residual")
 
     def __init__(self, potentials: FactorPotentials, evidence: Tensor, choices: Choices) -> None:
         assert choices.T is not None
@@ -196,6 +196,10 @@ class FactorPassing(Passing):
 
     def initial(self) -> Tensor:
         return self.scaled_evidence.new_zeros(len(self.where.sent), self.batch)
+
+    def buffer(self, messages: Tensor) -> Tensor:
+        """All messages [M, B], without whatever else a schedule keeps with them."""
+        return messages
 
     def sums(self, messages: Tensor) -> Tensor:
         """θ_i + Σ_f m_fi for every state of every variable [total, B]."""
