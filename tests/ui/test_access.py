@@ -16,6 +16,7 @@ QUERIES = {
     "?page=contours": ".qt.player canvas[data-map]",
     "?page=digits": ".qt.player canvas[data-map]",
     "?page=digits&model=rbm/adult": ".qt.record",
+    "?page=yourdata": ".qt.trainer button",
     "?page=lab": ".qt.lab",
     "?page=results": ".results[data-drawn]",
 }
