@@ -95,7 +95,7 @@ def compare_tables(records: list[Record]) -> list[Table]:
         of_all(f"NCE in bits, {TRAINED_AT} % observed (lower is better)", _score_text),
         Table("Query training against the best of the others", ["best on validation data", "best of the others", ""], against),
         of_all("Parameters", lambda record: f"{record.get('parameters', 0):,}"),
-        of_all("Minutes of training, on one core", lambda record: f"{record.get('training', {}).get('minutes', 0):.1f}"),
+        of_all("Minutes of training, on one core", lambda record: f"{record.get('training', {}).get('minutes') or 0:.1f}"),
     ]
     for name, own in found.items():
         rows = [Row(TITLES[method], [*map(_at(record), EVIDENCE)], [record]) for method, record in own.items()]
