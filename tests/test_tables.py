@@ -88,8 +88,8 @@ def test_the_comparison_takes_our_best_by_validation_and_the_others_best_by_test
     assert lines["Web"].endswith("| -0.0003 same, so far |")
     assert lines["NIPS"] == "| NIPS | QT, the paper's RBM: 0.7000 | not yet done |  |"
     every = [compared(method, "adult", 0.2) for method in ("mlp", "imputer", "circuit", "frequencies")]
-    text = tables.markdown("compare", [compared("groups", "adult", 0.15), *every])
-    assert "| Adult | QT, one-of-k groups: 0.1500 | masked network: 0.2000 | -0.0500 better |" in text
+    whole = tables.markdown("compare", [compared("groups", "adult", 0.15), *every])
+    assert "| Adult | QT, one-of-k groups: 0.1500 | masked network: 0.2000 | -0.0500 better |" in whole
     by_method = [line for line in text.splitlines() if line.startswith("| probabilistic circuit |")]
     assert "0.6800 ± 0.0040" in by_method[0]
     assert "12,345" in by_method[1]
