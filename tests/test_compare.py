@@ -13,6 +13,7 @@ import qtcore
 from qtcore import RBM, OneHotModel, Query, compare
 from qtcore.data import Dataset
 from qtcore.errors import InputError
+from qtcore.learn.settings import Settings
 from qtcore.metrics import BITS
 from qtcore.models.files import checkpoint_folder
 from qtcore.paper import comparison, rivals, workers
@@ -153,7 +154,7 @@ def test_the_contests() -> None:
 def test_the_models_are_those_of_their_recipes(name: str) -> None:
     structure, model = STRUCTURES[name], qtcore.load(path_of(Contest(*name.split("/"))))
     assert model.provenance.experiment == name
-    assert model.provenance.settings == vars(structure.settings)
+    assert Settings(**(model.provenance.settings or {})) == structure.settings
     assert model.n_layers == structure.layers
     hidden = model.n_hidden if isinstance(model, OneHotModel) else len(model.W)  # type: ignore[arg-type]
     assert hidden == structure.hidden
