@@ -196,12 +196,12 @@ def arriving(model: "Model", query: Query, about: int, n_layers: int | None = No
     """
     place = place_of(model, query, about)
     potentials: Any = model.graph()
-    kinds: dict[type, Callable[..., Arriving]] = {
+    finders: dict[type, Callable[..., Arriving]] = {
         BinaryPotentials: _binary,
         GaussianPotentials: _gaussian,
         GridPotentials: _grid,
     }
-    find = kinds.get(type(potentials))
+    find = finders.get(type(potentials))
     if find is None:
         raise InputError(f"the messages of {type(model).__name__} go to factors; this is for RBM, DBM, Gaussian RBM and grid.")
     with torch.no_grad():
