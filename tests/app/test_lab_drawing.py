@@ -1,4 +1,4 @@
-"""Graphs that are drawn or come from files: edits, third-order factors, schedules, log Z, and what is refused."""
+"""Graphs that are drawn: edits, third-order factors, schedules, log Z, and what there is no room for."""
 
 import itertools
 import math
