@@ -120,6 +120,8 @@ def test_plots(name: str, tmp_path: Path) -> None:
     asked = {"questions": [0, 1, 2], "chosen": [40.0, 50.0, 70.0], "random": [40.0, 40.0, 41.0], "samples": 300}
     ours.append(record("qt", "rbm", "adult") | {"table": "questions", "scores": asked})
     ours.append(compared("groups", "dna", 0.6) | {"parameters": 7})
+    claims = {"claimed": [0.05, 0.95], "true": [0.1, 0.9], "count": [30, 10], "samples": 7}
+    ours.append(record("qt", "rbm", "adult") | {"table": "calibration", "scores": claims})
     pictures = []
     for records in ([], ours):
         plots.plot(name, records, tmp_path / "plot.png")
