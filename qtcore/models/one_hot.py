@@ -265,7 +265,7 @@ def _factors(sizes: Sequence[int], n_hidden: int, pairs: np.ndarray) -> tuple[di
     for i, j in pairs.tolist():
         one, other = (i, j) if sizes[i] <= sizes[j] else (j, i)
         scopes_of.setdefault((sizes[one], sizes[other]), []).append((one, other))
-    for (small, large), scopes in scopes_of.items():
-        tables[f"pairs_{small}x{large}"] = torch.zeros(len(scopes), small, large)
-        factors.append((f"pairs_{small}x{large}", np.array(scopes)))
+    for (small, large), joined in scopes_of.items():
+        tables[f"pairs_{small}x{large}"] = torch.zeros(len(joined), small, large)
+        factors.append((f"pairs_{small}x{large}", np.array(joined)))
     return tables, factors
