@@ -5,6 +5,7 @@
     python -m qtcore.bench --json bench.json
     python -m qtcore.bench samples      joint samples of faces and records
     python -m qtcore.bench graphs       random factor graphs, beside PGMax and pgmpy where they are installed
+    python -m qtcore.bench paper        minutes of training until the paper's figures are reached; --only frey digits
 
 Fast path and naive twin (the authors' way, qtcore/paper/naive.py) are timed in turn, in one run; what counts is the ratio of
 the medians. Each case has a process of its own. The naive twin has its best conditions: batches of the size that suits it
@@ -12,6 +13,7 @@ best, and an allocator that keeps freed memory. Timings of a shared machine are 
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,8 +21,8 @@ from typing import Annotated, Literal
 import tyro
 
 from qtcore.errors import InputError
-from qtcore.paper import graph_benchmark
-from qtcore.paper.benchmark import measure, samples, tables
+from qtcore.paper import graph_benchmark, time_to_paper
+from qtcore.paper.benchmark import machine, measure, samples, tables
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
 
@@ -29,12 +31,23 @@ from qtcore.support.files import write_atomically
 class Command:
     """What to measure."""
 
-    what: Annotated[Literal["models", "samples", "graphs"], tyro.conf.Positional] = "models"
-    """The models of the paper, joint samples, or factor graphs."""
+    what: Annotated[Literal["models", "samples", "graphs", "paper"], tyro.conf.Positional] = "models"
+    """The models of the paper, joint samples, factor graphs, or trainings until the paper's figures are reached."""
     quick: bool = False
     """Fewer repetitions and a smaller table."""
+    only: tuple[Literal["frey", "adult", "mushrooms", "digits", "grid"], ...] = ()
+    """With paper: these alone."""
     json: Path | None = None
     """Keep the numbers in this file."""
+
+
+def _lines(command: Command) -> Iterator[str]:
+    """The table of anything but the models."""
+    if command.what == "paper":
+        return time_to_paper.table(command.only or tuple(time_to_paper.GOALS), command.quick, machine())
+    if command.only:
+        raise InputError("--only goes with `paper`.")
+    return (graph_benchmark.table if command.what == "graphs" else samples)(command.quick)
 
 
 def main() -> int:
@@ -42,9 +55,11 @@ def main() -> int:
     if command.what != "models":
         if command.json is not None:
             raise InputError(f"--json goes with the models of the paper; the table of {command.what} is only printed.")
-        for line in (graph_benchmark.table if command.what == "graphs" else samples)(command.quick):
+        for line in _lines(command):
             print(line, flush=True)
         return 0
+    if command.only:
+        raise InputError("--only goes with `paper`.")
     result = measure(command.quick)
     print(tables(result))
     if command.json is not None:

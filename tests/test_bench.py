@@ -7,9 +7,13 @@ import pytest
 import torch
 
 from qtcore import RBM, GaussianRBM, GridMRF, Query, kernels
-from qtcore.paper import benchmark, graph_benchmark
+from qtcore.bench import main
+from qtcore.data import Dataset
+from qtcore.learn.settings import Settings
+from qtcore.paper import benchmark, graph_benchmark, time_to_paper
 from qtcore.paper import graph_libraries as libraries
 from qtcore.paper import naive as twin
+from qtcore.paper.experiments import Experiment
 from qtcore.query import uniform
 
 
@@ -139,3 +143,41 @@ def test_other_libraries_agree() -> None:
     pytest.importorskip("pgmax")
     twin = libraries.pgmax(model, model.n_layers, compiled=True)
     np.testing.assert_allclose(twin.marginals(twin.run()), expected, atol=1e-5)
+
+
+def test_time_to_the_paper(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training ends when validation shows the figure, or says that it does not; the grid is scored by its IoU."""
+    rows = (torch.rand(40, 1, generator=generator()) < 0.5).float().expand(40, 6)
+    bits = Dataset("toy", "binary", rows[:30], rows[30:], rows[30:], "exact", "")
+    settings = Settings(steps=60, batch=10, learning_rate=0.1, validate_every=5)
+    rbm = Experiment("rbm/toy", "toy", settings, hidden=3)
+    monkeypatch.setattr(time_to_paper, "recipe", lambda name: rbm)
+    monkeypatch.setattr(time_to_paper.data, "load", lambda name: bits)
+    for goal, done in ((0.9, True), (1e-9, False)):
+        monkeypatch.setitem(time_to_paper.GOALS, "digits", ("rbm/toy", goal))
+        result = time_to_paper.until("digits")
+        assert result.done is done
+        assert (result.best <= goal) is done
+        assert result.samples == (result.samples if done else 600)
+        assert result.samples % 50 == 0
+    monkeypatch.setattr("sys.argv", ["bench", "paper", "--only", "digits"])
+    assert main() == 0
+    assert "| rbm/toy | 0.000 bits | " in (said := capsys.readouterr().out)
+    assert "| not within " in said
+
+
+def test_time_to_the_papers_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = (torch.rand(12, 4, 5, generator=generator()) < 0.3).float()
+    labels = torch.randint(3, noisy.shape, generator=generator())
+    parts = {"train": labels, "valid": labels, "test": labels}
+    emission = {"emission": torch.tensor([0.8, 0.03, 1e-10])}
+    grid = Dataset("toy", "grid", noisy, noisy, noisy, "exact", "", truth=parts, statistics=emission)
+    settings = Settings(steps=4, batch=6, learning_rate=0.01, validate_every=2)
+    first = Settings(steps=2, batch=6, learning_rate=0.01, validate_every=2)
+    experiment = Experiment("grid/border", "toy", settings, layers=3, queries="everything", clones=(3, 1, 1), earlier=(first,))
+    monkeypatch.setattr(time_to_paper, "recipe", lambda name: experiment)
+    monkeypatch.setattr(time_to_paper.data, "load", lambda name: grid)
+    monkeypatch.setitem(time_to_paper.GOALS, "grid", ("grid/toy", 101.0))
+    result = time_to_paper.until("grid")
+    assert (result.done, result.samples) == (False, 36)
+    assert 0 < result.best <= 100

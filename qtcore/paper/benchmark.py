@@ -246,7 +246,7 @@ def samples(quick: bool) -> Iterator[str]:
         model.sample(query, n // 8 if quick else n, block=block, generator=generator)
         yield f"| {title} | {time.perf_counter() - start:.1f} | {time.process_time() - used:.1f} |"
     yield ""
-    yield f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}; load {load:.1f} before."
+    yield f"{machine()}; load {load:.1f} before."
 
 
 def _processor() -> str:
@@ -255,6 +255,11 @@ def _processor() -> str:
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """This machine, in a few words."""
+    return f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def _ms(seconds: float) -> str:
