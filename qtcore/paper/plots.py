@@ -80,7 +80,7 @@ def _plot_curves(records: list[Record], path: Path) -> None:
 
 def _plot_calibration(records: list[Record], path: Path) -> None:
     """Plot how often what is claimed is so, a panel for each kind of model; on the diagonal claims are right."""
-    plt = _pyplot()
+    plt = pyplot()
     curves = calibration_curves(records)
     height = max(1, -(-len(curves) // 2))
     figure, axes = plt.subplots(height, 2, figsize=(9, 4.2 * height), squeeze=False)
