@@ -281,7 +281,9 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
         _GRID | {"steps": 20000, "learning_rate": 0.015, "warmup": 200, "seed": 3},
     ),
     "grid/border-authors": (_UPON_GRID | {"steps": 2500, "seed": 4}, _UPON_GRID | {"steps": 4000, "seed": 5}),
-    "grid/border-glyphs": (_UPON_GRID | {"steps": 2500, "seed": 6},),
+    "grid/border-glyphs": (
+        _OVER_DEPTHS | _LONGER | {"steps": 2000, "learning_rate": 0.01, "decay_from": 0.0, "train_layers": "10-18", "seed": 13},
+    ),
     "grid/drawings": (_OVER_DEPTHS | _AVERAGED | _DRAWINGS,),
     "rbm/adult": (_LONG | {"steps": 30000, "validate_every": 1000},),
     f"rbm/adult{OVER_DEPTHS}": (
@@ -322,7 +324,7 @@ Each recipe is that of the shipped model (a test compares it with the file's pro
 STARTS = {
     "grbm/frey-sigma": "grbm/frey",
     "grid/border-authors": "grid/border-fixed",
-    "grid/border-glyphs": "grid/border-fixed",
+    "grid/border-glyphs": "grid/border",
     "grid/drawings": "grid/border",
     "dbm/ocr_letters": "rbm/ocr_letters",
     f"rbm/adult{OVER_DEPTHS}": "rbm/adult",
