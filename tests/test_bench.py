@@ -1,15 +1,22 @@
 """The benchmark compares like with like, and its ratios are those of its timings. Timings are not tested."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from qtcore import RBM, GaussianRBM, GridMRF, Query, kernels
-from qtcore.paper import benchmark, graph_benchmark
+from qtcore.bench import main
+from qtcore.data import Dataset
+from qtcore.errors import InputError
+from qtcore.learn.settings import Settings
+from qtcore.paper import benchmark, graph_benchmark, growth, time_to_paper
 from qtcore.paper import graph_libraries as libraries
 from qtcore.paper import naive as twin
+from qtcore.paper.experiments import Experiment
 from qtcore.query import uniform
 
 
@@ -79,7 +86,6 @@ def test_tables() -> None:
         "grid_share": {"step": {"torch": 2e11, "share": 0.45}},
         "memory": {"grid": {"naive": 2**30, "fast": 2**26}},
         "one_query": {"one face": {"plain torch": 30.0, "native kernels": 2.0}},
-        "growth": [{"side": 30, "layers": 15, "ms": 11.0, "ns_per_edge_layer": 107.0}],
         "machine": {"processor": "a processor", "threads": 2, "torch": "2"},
         "load_before": 0.1,
     }
@@ -139,3 +145,71 @@ def test_other_libraries_agree() -> None:
     pytest.importorskip("pgmax")
     twin = libraries.pgmax(model, model.n_layers, compiled=True)
     np.testing.assert_allclose(twin.marginals(twin.run()), expected, atol=1e-5)
+
+
+def test_time_to_the_paper(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training ends when validation shows the figure, or says that it does not; the grid is scored by its IoU."""
+    rows = (torch.rand(40, 1, generator=generator()) < 0.5).float().expand(40, 6)
+    bits = Dataset("toy", "binary", rows[:30], rows[30:], rows[30:], "exact", "")
+    settings = Settings(steps=60, batch=10, learning_rate=0.1, validate_every=5)
+    rbm = Experiment("rbm/toy", "toy", settings, hidden=3)
+    monkeypatch.setattr(time_to_paper, "recipe", lambda name: rbm)
+    monkeypatch.setattr(time_to_paper.data, "load", lambda name: bits)
+    for goal, done in ((0.9, True), (1e-9, False)):
+        monkeypatch.setitem(time_to_paper.GOALS, "digits", ("rbm/toy", goal))
+        result = time_to_paper.until("digits")
+        assert result.done is done
+        assert (result.best <= goal) is done
+        assert result.samples == (result.samples if done else 600)
+        assert result.samples % 50 == 0
+    monkeypatch.setattr("sys.argv", ["bench", "paper", "--only", "digits"])
+    assert main() == 0
+    assert "| rbm/toy | 0.000 bits | " in (said := capsys.readouterr().out)
+    assert "| not within " in said
+
+
+def test_time_to_the_papers_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = (torch.rand(12, 4, 5, generator=generator()) < 0.3).float()
+    labels = torch.randint(3, noisy.shape, generator=generator())
+    parts = {"train": labels, "valid": labels, "test": labels}
+    emission = {"emission": torch.tensor([0.8, 0.03, 1e-10])}
+    grid = Dataset("toy", "grid", noisy, noisy, noisy, "exact", "", truth=parts, statistics=emission)
+    settings = Settings(steps=4, batch=6, learning_rate=0.01, validate_every=2)
+    first = Settings(steps=2, batch=6, learning_rate=0.01, validate_every=2)
+    experiment = Experiment("grid/border", "toy", settings, layers=3, queries="everything", clones=(3, 1, 1), earlier=(first,))
+    monkeypatch.setattr(time_to_paper, "recipe", lambda name: experiment)
+    monkeypatch.setattr(time_to_paper.data, "load", lambda name: grid)
+    monkeypatch.setitem(time_to_paper.GOALS, "grid", ("grid/toy", 101.0))
+    result = time_to_paper.until("grid")
+    assert (result.done, result.samples) == (False, 36)
+    assert 0 < result.best <= 100
+
+
+def test_how_the_cost_grows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for each size, each with the messages that it takes, and a picture."""
+    for name, sizes in {"SIDES": (3, 4), "DEPTHS": (2,), "BATCHES": (1, 2), "EDGES": (5,), "SIDE": 3, "DEPTH": 2}.items():
+        monkeypatch.setattr(growth, name, sizes)
+    done = list(growth.points())
+    assert [(point.sweep, point.size, point.messages) for point in done] == [
+        *[("pixels on a side", 3, 2 * 40), ("pixels on a side", 4, 2 * 84), ("layers", 2, 2 * 40)],
+        *[("images", 1, 2 * 40), ("images", 2, 4 * 40), ("edges", 5, 2 * 5 * growth.GRAPH_LAYERS)],
+    ]
+    assert growth.Point("layers", 1, 2e-6, 1000).nanoseconds == pytest.approx(2)
+    picture = tmp_path / "growth.png"
+    monkeypatch.setattr("sys.argv", ["bench", "growth", "--plot", str(picture)])
+    assert main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("| images |") for line in lines) == 2
+    assert all(line.count("|") == 5 for line in lines[:8])
+    with Image.open(picture) as opened:
+        assert opened.format == "PNG"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["graphs", "--only", "frey"], "--only goes with `paper`"), (["--plot", "x.png"], "--plot goes with `growth`")],
+)
+def test_options_that_belong_elsewhere(words: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", *words])
+    with pytest.raises(InputError, match=sentence):
+        main()

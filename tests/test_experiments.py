@@ -24,14 +24,14 @@ def test_every_pair_of_the_paper_is_there_and_three_that_need_no_data() -> None:
     tables = {f"{kind}/{name}" for kind in ("rbm", "dbm") for name in DATASETS} | {"grbm/frey", "grid/border-fixed"}
     assert len(tables) == 2 * 9 + 2
     others = {"grid/border", "grid/border-glyphs", "grid/border-authors", "grid/drawings", "grbm/frey-sigma"}
-    others |= {f"rbm/{name}-cardinality" for name in PUBLISHED}
+    others |= {f"rbm/{name}-cardinality" for name in PUBLISHED} | {"rbm/adult-depths"}
     assert tables | others == EXPERIMENTS.keys()
     assert {experiment.dataset for experiment in EXPERIMENTS.values()} <= set(data.names())
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
     for name, experiment in EXPERIMENTS.items():
-        kind, dataset = name.removesuffix("-cardinality").split("/")
+        kind, dataset = name.removesuffix("-cardinality").removesuffix("-depths").split("/")
         settings = experiment.settings
         assert experiment.name == name
         assert (experiment.queries == "cardinality") == name.endswith("-cardinality")
@@ -140,8 +140,8 @@ def test_recipes_are_what_made_the_shipped_models(name: str) -> None:
         for key in ("batch", "warmup", "averaging", "train_layers", "train_depths", "seed"):
             assert getattr(phase, key) == getattr(was, key), key
         if phase.steps is None:
-            assert (phase.epochs, phase.schedule, phase.decay_from) == (was.epochs, was.schedule, was.decay_from)
-            assert phase.learning_rate == was.learning_rate
+            for key in ("epochs", "schedule", "decay_from", "decay_to", "learning_rate"):
+                assert getattr(phase, key) == getattr(was, key), key
             continue
         assert was.steps is not None
         assert phase.steps >= about["step"]

@@ -39,9 +39,11 @@ class Settings:
     weight_decay: float = 0.0
     """What of each weight is taken away in a step, in units of the learning rate (AdamW); 0 for Adam."""
     schedule: Schedule = "constant"
-    """How the rate falls to zero at the end: not at all, linearly or as a cosine, from `decay_from` on."""
+    """How the rate falls at the end: not at all, linearly or as a cosine, from `decay_from` on, to `decay_to`."""
     decay_from: float = 0.5
     """Fraction of the training after which the rate starts to fall."""
+    decay_to: float = 0.0
+    """Fraction of the rate that is left at the end."""
     warmup: int = 0
     """Steps over which the rate rises linearly from zero."""
     averaging: float = 0.0
@@ -76,6 +78,7 @@ class Settings:
             "learning_rate": 0 < self.learning_rate <= MAX_RATE,
             "weight_decay": self.weight_decay >= 0 and self.weight_decay * self.learning_rate <= 1,
             "decay_from": 0 <= self.decay_from <= 1,
+            "decay_to": 0 <= self.decay_to <= 1,
             "warmup": self.warmup >= 0,
             "averaging": 0 <= self.averaging < 1,
             "train_layers": self.train_layers is None or self.depths is not None,
@@ -116,4 +119,5 @@ class Settings:
         if self.schedule == "constant" or step < start:
             return rate
         left = 1 - (step - start) / (steps - start)
-        return rate * (left if self.schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
+        share = left if self.schedule == "linear" else (1 - math.cos(math.pi * left)) / 2
+        return rate * (self.decay_to + (1 - self.decay_to) * share)

@@ -160,29 +160,6 @@ def alone(work: Callable[..., Any], *given: Any, environment: Mapping[str, str] 
         os.environ.update(before)
 
 
-def growth(quick: bool) -> list[dict[str, float]]:
-    """How long one grid inference takes by size and number of layers: the cost grows linearly with both."""
-    model = GridMRF()
-    sides, layers = ((15, 30, 60), (5, 15)) if quick else ((15, 30, 60, 120), (5, 15, 30, 60))
-    rows = []
-    for side in sides:
-        image = (torch.rand(2, side, side) < 0.12).float()
-        query = Query(image, torch.ones_like(image))
-        for count in layers:
-            work = lambda count=count, query=query: inference(lambda: model(query, count))  # noqa: E731
-            work()
-            taken = median(seconds(work) for _ in range(3)) / 2
-            rows.append(
-                {"side": side, "layers": count, "ms": 1e3 * taken, "ns_per_edge_layer": 1e9 * taken / count / _edges(side)}
-            )
-    return rows
-
-
-def _edges(side: int) -> int:
-    """Directed edges of the 8-connected grid."""
-    return 4 * side * (side - 1) + 4 * (side - 1) ** 2
-
-
 def one_query() -> dict[str, dict[str, float]]:
     """Milliseconds for one face and one contour image, with and without native kernels."""
     entry = {}
@@ -230,7 +207,6 @@ def measure(quick: bool) -> dict[str, Any]:
             for kind, count in images.items()
         }
     result["one_query"] = one_query()
-    result["growth"] = growth(quick)
     return result
 
 
@@ -256,7 +232,7 @@ def samples(quick: bool) -> Iterator[str]:
         model.sample(query, n // 8 if quick else n, block=block, generator=generator)
         yield f"| {title} | {time.perf_counter() - start:.1f} | {time.process_time() - used:.1f} |"
     yield ""
-    yield f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}; load {load:.1f} before."
+    yield f"{machine()}; load {load:.1f} before."
 
 
 def _processor() -> str:
@@ -265,6 +241,11 @@ def _processor() -> str:
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """This machine, in a few words."""
+    return f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
 def _ms(seconds: float) -> str:
@@ -291,10 +272,6 @@ def tables(result: dict[str, Any]) -> str:
     lines += [
         f"| {name} | {entry['plain torch']:.0f} ms | {entry['native kernels']:.1f} ms |"
         for name, entry in result["one_query"].items()
-    ]
-    lines += ["", "| grid inference, one image | layers | ms | ns per directed edge and layer |", "|---|---|---|---|"]
-    lines += [
-        f"| {r['side']}×{r['side']} | {r['layers']} | {r['ms']:.1f} | {r['ns_per_edge_layer']:.0f} |" for r in result["growth"]
     ]
     machine = result["machine"]
     about = f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}"

@@ -52,6 +52,8 @@ JOINT_COLUMNS = {
     "untrained": ("untrained", "rbm", ""),
 }
 """The columns of the table of joint probabilities: method, model, and what is appended to the dataset's name."""
+OVER_DEPTHS = "-depths"
+"""The same for an RBM that answers nearly as well after 5 layers as after 50 (docs/depth.md)."""
 QUESTION_COLUMNS = {name: JOINT_COLUMNS[name] for name in ("QT", "QT, any number observed", "PCD")}
 """The same for the table of questions."""
 ASKED_ABOUT = {"adult": "marital-status", "mushrooms": "odor"}
@@ -231,6 +233,8 @@ def _paper() -> dict[str, Experiment]:
         if dataset in PUBLISHED:
             by_chain_rule = {"name": f"rbm/{dataset}{CARDINALITY}", "queries": "cardinality"}
             experiments.append(replace(experiments[-2], **by_chain_rule))  # type: ignore[arg-type]
+        if dataset == "adult":
+            experiments.append(replace(experiments[-3], name=f"rbm/{dataset}{OVER_DEPTHS}"))
     faces = Settings(epochs=50.0, batch=200, learning_rate=0.005, validate_every=8, save_every=8)
     experiments.append(Experiment("grbm/frey", "frey", faces, hidden=200, layers=50))
     experiments.append(Experiment("grbm/frey-sigma", "frey", faces, hidden=200, layers=50, sigma="pixel"))
@@ -251,6 +255,7 @@ _NIPS = _DECAY | {"steps": 80, "learning_rate": 0.003, "averaging": 0.9, "valida
 _GRID = {"schedule": "linear", "decay_from": 0.0, "averaging": 0.998, "batch": 10, "validate_every": 500}
 _OVER_DEPTHS = {"batch": 10, "learning_rate": 0.03, "schedule": "linear", "train_layers": "8-20", "train_depths": 3}
 _AVERAGED = {"decay_from": 0.3, "warmup": 100, "averaging": 0.998, "validate_every": 250, "valid_rows": 200}
+_LONGER = {"warmup": 100, "averaging": 0.999, "validate_every": 250, "valid_rows": 200}
 _DRAWINGS = {"steps": 2400, "learning_rate": 0.02, "train_layers": "8-24", "averaging": 0.995, "validate_every": 200, "seed": 7}
 _CARDINALITY = _UPON_RBM | {"steps": 12000, "learning_rate": 0.005, "seed": 1}
 _UPON_GRID = _GRID | {"learning_rate": 0.008, "warmup": 100}
@@ -259,16 +264,31 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
         _DECAY | {"steps": 3000, "batch": 40, "train_layers": 25, "decay_from": 0.1, "warmup": 50, "learning_rate": 0.002},
     ),
     "grbm/frey": (_DECAY | {"steps": 5000, "batch": 40, "train_layers": 25, "decay_from": 0.5},),
-    "grid/border": (_OVER_DEPTHS | {"steps": 600, "decay_from": 0.5}, _OVER_DEPTHS | _AVERAGED | {"steps": 8000, "seed": 1}),
+    "grid/border": (
+        _OVER_DEPTHS | {"steps": 600, "decay_from": 0.5},
+        _OVER_DEPTHS | _AVERAGED | {"steps": 8000, "seed": 1},
+        _OVER_DEPTHS
+        | _LONGER
+        | {"steps": 10250, "learning_rate": 0.025, "decay_from": 2800 / 10250, "decay_to": 1 - 7450 / 25200}
+        | {"train_layers": "12-24", "seed": 11},
+        _OVER_DEPTHS
+        | _LONGER
+        | {"steps": 19000, "learning_rate": 0.0176, "decay_from": 0.0, "train_layers": "10-18", "seed": 12},
+    ),
     "grid/border-fixed": (
         {"steps": 3310, "learning_rate": 0.05, "batch": 10, "validate_every": 800},
         _GRID | {"steps": 16400, "learning_rate": 0.03, "decay_from": 0.3, "seed": 1},
         _GRID | {"steps": 20000, "learning_rate": 0.015, "warmup": 200, "seed": 3},
     ),
     "grid/border-authors": (_UPON_GRID | {"steps": 2500, "seed": 4}, _UPON_GRID | {"steps": 4000, "seed": 5}),
-    "grid/border-glyphs": (_UPON_GRID | {"steps": 2500, "seed": 6},),
+    "grid/border-glyphs": (
+        _OVER_DEPTHS | _LONGER | {"steps": 2000, "learning_rate": 0.01, "decay_from": 0.0, "train_layers": "10-18", "seed": 13},
+    ),
     "grid/drawings": (_OVER_DEPTHS | _AVERAGED | _DRAWINGS,),
     "rbm/adult": (_LONG | {"steps": 30000, "validate_every": 1000},),
+    f"rbm/adult{OVER_DEPTHS}": (
+        _UPON_RBM | {"steps": 10000, "learning_rate": 0.005, "train_layers": "5-10", "train_depths": 3, "seed": 21},
+    ),
     "rbm/connect4": (_SMALL | {"steps": 20000},),
     "rbm/digits": (_DECAY | {"epochs": 600.0},),
     "rbm/dna": (_DECAY | {"epochs": 1000.0, "validate_every": 50},),
@@ -304,9 +324,10 @@ Each recipe is that of the shipped model (a test compares it with the file's pro
 STARTS = {
     "grbm/frey-sigma": "grbm/frey",
     "grid/border-authors": "grid/border-fixed",
-    "grid/border-glyphs": "grid/border-fixed",
+    "grid/border-glyphs": "grid/border",
     "grid/drawings": "grid/border",
     "dbm/ocr_letters": "rbm/ocr_letters",
+    f"rbm/adult{OVER_DEPTHS}": "rbm/adult",
     "dbm/web": "rbm/web",
     **{f"rbm/{dataset}{CARDINALITY}": f"rbm/{dataset}" for dataset in PUBLISHED},
 }

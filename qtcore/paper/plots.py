@@ -33,7 +33,7 @@ MARKERS = {"QT": "oC0", "PCD-BP": "sC1", "AdVIL-BP": "^C2", "uniform queries": "
 
 def plot_histories(records: list[Record], path: Path) -> None:
     """Plot the history of AdVIL's validation NCE, relative to the paper's figure."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, ax = plt.subplots(figsize=(7, 4))
     for name, history, paper in (curve for table in ("table1", "frey") for curve in histories(records, table)):
         ax.plot([step for step, _ in history], [nce - paper for _, nce in history], label=name)
@@ -47,7 +47,7 @@ def plot_histories(records: list[Record], path: Path) -> None:
 
 def plot_depths(scores: list[DepthScore], title: str, path: Path) -> None:
     """Plot the score over the depth, and the residual below it."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(2, 1, figsize=(7, 5), sharex=True)
     layers = [score.layer for score in scores]
     overlaps = [score.iou.mean for score in scores if score.iou is not None]
@@ -67,7 +67,7 @@ def plot_depths(scores: list[DepthScore], title: str, path: Path) -> None:
 
 def _plot_curves(records: list[Record], path: Path) -> None:
     """Plot the score over the depth, a panel for each kind of model."""
-    plt = _pyplot()
+    plt = pyplot()
     curves = depth_curves(records)
     figure, axes = plt.subplots(max(1, len(curves)), 1, figsize=(7, 3.2 * max(1, len(curves))), squeeze=False)
     for ax, (kind, lines) in zip(axes[:, 0], curves.items(), strict=False):
@@ -81,7 +81,7 @@ def _plot_curves(records: list[Record], path: Path) -> None:
 
 def _plot_calibration(records: list[Record], path: Path) -> None:
     """Plot how often what is claimed is so, a panel for each kind of model; on the diagonal claims are right."""
-    plt = _pyplot()
+    plt = pyplot()
     curves = calibration_curves(records)
     height = max(1, -(-len(curves) // 2))
     figure, axes = plt.subplots(height, 2, figsize=(9, 4.2 * height), squeeze=False)
@@ -99,7 +99,7 @@ def _plot_calibration(records: list[Record], path: Path) -> None:
 
 def _plot_joint(records: list[Record], path: Path) -> None:
     """Plot how much more a row costs than the best published figure, one line per dataset."""
-    plt = _pyplot()
+    plt = pyplot()
     figure, ax = plt.subplots(figsize=(8, 4))
     for place, (column, (method, model, suffix)) in enumerate(JOINT_COLUMNS.items()):
         points = []
@@ -120,7 +120,7 @@ def _plot_joint(records: list[Record], path: Path) -> None:
 
 def _plot_questions(records: list[Record], path: Path) -> None:
     """Plot how well a property is known after so many questions, a panel for each dataset; dashed: random questions."""
-    plt = _pyplot()
+    plt = pyplot()
     curves = question_curves(records)
     figure, axes = plt.subplots(1, max(1, len(curves)), figsize=(5 * max(1, len(curves)), 4), squeeze=False)
     for ax, (dataset, lines) in zip(axes[0], curves.items(), strict=False):
@@ -154,7 +154,7 @@ def _save(figure: Any, path: Path) -> None:
         figure.tight_layout()
         about = {"Description": shown}
         write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110, metadata=about))
-    _pyplot().close(figure)
+    pyplot().close(figure)
 
 
 def _shown(figure: Any) -> str:
@@ -182,7 +182,7 @@ def _described(path: Path) -> str | None:
         return None
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -198,7 +198,7 @@ def plot(name: str, records: list[Record], path: Path, whole: bool = True) -> No
     if name in others:
         others[name](records, path)
         return
-    plt = _pyplot()
+    plt = pyplot()
     shown = [table for table in panels(name, records, whole) if table.rows]
     if not shown:
         return

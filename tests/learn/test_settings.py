@@ -16,7 +16,7 @@ from qtcore.learn.settings import Settings
         *[("epochs", value) for value in (0.0, -1.0, math.nan, math.inf)],
         *[("seconds", value) for value in (0.0, -1.0, math.nan, math.inf, "1")],
         *[("learning_rate", value) for value in (0.0, -0.1, math.nan, math.inf, 1e31)],
-        *[("decay_from", value) for value in (-0.1, 1.1, math.nan)],
+        *[(name, value) for name in ("decay_from", "decay_to") for value in (-0.1, 1.1, math.nan)],
         *[("averaging", value) for value in (-0.1, 1.0, math.nan)],
         *[(name, 0) for name in ("steps", "batch", "train_layers", "validate_every", "valid_rows", "save_every")],
         *[("warmup", -1), ("seed", -1), ("schedule", "nope"), ("schedule", 3), ("steps", 1.5), ("batch", True)],
@@ -61,6 +61,14 @@ def test_linear_rate_falls_from_the_share_that_was_named() -> None:
 def test_cosine_rate() -> None:
     expected = [1 + math.cos(math.pi * step / 10) for step in range(10)]
     assert rates(schedule="cosine", decay_from=0.0) == pytest.approx(expected)
+
+
+def test_a_rate_that_does_not_fall_to_zero() -> None:
+    """A schedule that ends early is one that ends at a share of its rate."""
+    whole = Settings(steps=20, learning_rate=2.0, schedule="linear", decay_from=0.2)
+    part = Settings(steps=10, learning_rate=2.0, schedule="linear", decay_from=0.4, decay_to=1 - 6 / 16)
+    assert [part.rate(step, 10) for step in range(10)] == pytest.approx([whole.rate(step, 20) for step in range(10)])
+    assert rates(schedule="cosine", decay_from=0.0, decay_to=1.0) == pytest.approx([2.0] * 10)
 
 
 def test_a_decay_that_never_begins() -> None:

@@ -150,7 +150,7 @@ def visible_beliefs(
         return places.put(unary, belief)
     weights = places.columns(W)
     message = torch.zeros_like(weights)
-    belief = bias if n_layers % 2 == 0 else c_h.expand_as(hidden_bias)
+    belief = bias if n_layers % 2 == 0 else c_h.expand_as(hidden_bias).contiguous()  # as later ones are
     half = with_torch_compile(half_layer) if torch_compile else half_layer
     for left in range(n_layers, 0, -1):  # with an odd number of layers left, send to the visible variables
         message, belief = half(message, belief, weights, *((bias, 1) if left % 2 else (hidden_bias, 2)))

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Distribution, Normal
 
 from qtcore import kernels
+from qtcore.errors import NotFiniteError
 from qtcore.evidence import EPSILON, GaussianEvidence
 from qtcore.inference.bp.compact import Compact, compact
 from qtcore.inference.bp.passing import Choices, Passing, check_finite, damp
@@ -225,7 +226,7 @@ class GaussianPassing(Passing):
     def after(self, n_layers: int) -> Distribution:
         damped = n_layers > 0 and self.choices.damping and self._native()
         if not damped and (n_layers == 0 or self.choices.damping or not self.sequential):
-            return super().after(n_layers)
+            return self._after_plain_layers(n_layers)
         if damped:
             totals = kernels.gaussian_damped(*self._all_pixels(), n_layers, self.choices.damping, MIN_PRECISION)
             mean, deviation = moments(*totals)
@@ -233,6 +234,16 @@ class GaussianPassing(Passing):
             mean, deviation = visible_beliefs(self.W, self.c, self.evidence, n_layers, self.choices.torch_compile)
         check_finite(self.choices.owner, "the mean of a pixel", n_layers, mean, deviation)
         return Normal(mean, deviation, validate_args=False)
+
+    def _after_plain_layers(self, n_layers: int) -> Distribution:
+        """Looked at once, in the end: to read a number in every layer would keep a device waiting."""
+        messages = self.initial().messages
+        for _ in range(n_layers):
+            messages, _ = layer(messages, self.W, self.c, self.evidence, self.choices.damping, self.sequential)
+        try:
+            return self.answers(Sent(messages, n_layers))[0]
+        except NotFiniteError:
+            return super().after(n_layers)  # it names the layer where that began
 
     def after_each(self, depths: Sequence[int]) -> list[Distribution]:
         """Each depth by itself where there is a kernel: that takes less time than to keep the messages in torch."""

@@ -18,7 +18,7 @@ def with_torch_compile(function: Callable[..., Any]) -> Callable[..., Any]:
         nonlocal works
         if works:
             try:
-                return optimised(*arguments)
+                return optimised(*_alike(arguments))
             except Exception as error:
                 if not _is_compiler_error(error):
                     raise
@@ -26,6 +26,20 @@ def with_torch_compile(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments)
 
     return call
+
+
+def _alike(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The messages before the first layer have no gradient, and one number may stand for all of them; the compiler would make
+    a version of the layer for them alone. Let them look like all later ones."""
+    tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+    def later(message: torch.Tensor) -> torch.Tensor:
+        message = message.contiguous()
+        return message.detach().requires_grad_() if wanted and not message.requires_grad else message
+
+    first, *others = arguments
+    return (later(first) if isinstance(first, torch.Tensor) else type(first)(*map(later, first)), *others)
 
 
 def _is_compiler_error(error: Exception) -> bool:

@@ -171,26 +171,27 @@ static inline void gather_row(const grid_task *t, const real *evidence, const re
     }
 }
 
+/* The product of all that arrives at a pixel, of one state; in double, where eight small factors do not vanish. */
+static inline double arriving(const real *const *m, integer s) {
+    const double a = (double)m[0][s] * (double)m[1][s], b = (double)m[2][s] * (double)m[3][s];
+    const double c = (double)m[4][s] * (double)m[5][s], d = (double)m[6][s] * (double)m[7][s];
+    return (a * b) * (c * d);
+}
+
 /* log Σ over a label's clones of the product of all that arrives, times the label's evidence; and, when asked, each
    clone's share of that sum. */
-static inline void pixel_labels(const grid_task *t, const real *const *m, const real *evidence, real *labels,
+static inline void pixel_labels(const grid_task *t, const real *const *messages, const real *evidence, real *labels,
                                 real *share) {
-    integer s = 0;
-    for (int l = 0; l < 3; l++) {
+    const real *const m[8] = {messages[0], messages[1], messages[2], messages[3],
+                              messages[4], messages[5], messages[6], messages[7]};
+    for (integer l = 0, start = 0; l < 3; start += clones(t, (int)l++)) {
+        const integer end = start + clones(t, (int)l);
         double total = 0;
-        integer start = s;
-        for (integer c = 0; c < clones(t, l); c++, s++) {
-            double product = m[0][s];
-            for (int k = 1; k < 8; k++) product *= m[k][s];
-            total += product;
-        }
+        for (integer s = start; s < end; s++) total += arriving(m, s);
         if (labels) labels[l] = (real)(log(total) + log((double)evidence[l]));
-        if (share)
-            for (integer i = start; i < s; i++) {
-                double product = m[0][i];
-                for (int k = 1; k < 8; k++) product *= m[k][i];
-                share[i] = (real)(product / total);
-            }
+        if (!share) continue;
+        const double scale = 1 / total;
+        SIMD for (integer s = start; s < end; s++) share[s] = (real)(arriving(m, s) * scale);
     }
 }
 

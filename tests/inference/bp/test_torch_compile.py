@@ -34,6 +34,38 @@ def test_torch_compile_of_a_layer_says_what_the_layer_says(kind: str) -> None:
     assert torch._dynamo.utils.counters["frames"]["ok"] > before  # it was compiled, not run as it is
 
 
+@pytest.mark.filterwarnings("ignore")  # as above
+@pytest.mark.parametrize(("kind", "versions"), [("RBM", 2), ("DBM", 2), ("GaussianRBM", 1), ("GridMRF", 1)])
+def test_one_version_of_a_layer_serves_all_depths_and_batches(
+    kind: str, versions: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """In the binary models one for each direction; and one more of each without gradients. (A batch of the size of another
+    axis may have its own.)"""
+    compiled = []
+
+    def count(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    original = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **options: original(function, backend=count, **options))
+    with_torch_compile.cache_clear()
+    torch._dynamo.reset()
+    request.addfinalizer(with_torch_compile.cache_clear)
+    request.addfinalizer(torch._dynamo.reset)
+    model = build(kind).compile_layers()
+    counts = []
+    with kernels.use("torch"):
+        for depth, batch in ((2, 11), (5, 11), (3, 7), (12, 13)):
+            model.loss(ask(model, batch=batch), depth).backward()
+            counts.append(len(compiled))
+        for depth, batch in ((2, 8), (7, 11)):
+            with torch.inference_mode():
+                model(ask(model, batch=batch), depth)
+            counts.append(len(compiled))
+    assert counts == [versions] * 4 + [2 * versions] * 2
+
+
 def broken(error: Exception) -> Any:
     """A torch.compile whose functions fail when they are called."""
 
@@ -58,11 +90,11 @@ def test_a_compiler_that_fails_is_asked_once(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(torch, "compile", compile)
 
-    def double(x: int) -> int:
+    def double(x: torch.Tensor) -> torch.Tensor:
         return 2 * x
 
     call = with_torch_compile(double)
-    assert [call(1), call(2), call(3)] == [2, 4, 6]
+    assert [float(call(torch.tensor(x))) for x in (1, 2, 3)] == [2, 4, 6]
     assert len(made[0].calls) == 1
     assert with_torch_compile(double) is call
 
@@ -70,4 +102,4 @@ def test_a_compiler_that_fails_is_asked_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_error_of_the_layer_itself_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", broken(ValueError("shapes differ")))
     with pytest.raises(ValueError, match="shapes differ"):
-        with_torch_compile(lambda x: x)(1)
+        with_torch_compile(lambda x: x)(torch.ones(1))
