@@ -17,7 +17,7 @@ if (
 ):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from qtcore.inference import BP, Engine, Exact, Gibbs, JoinGraph, Layer, MeanField, exact
+from qtcore.inference import BP, Engine, Exact, Gibbs, JoinGraph, Layer, MeanField, Reweighted, exact
 from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
@@ -51,6 +51,7 @@ __all__ = [
     "MeanField",
     "PairwiseMRF",
     "Query",
+    "Reweighted",
     "Table",
     "TableModel",
     "available",
