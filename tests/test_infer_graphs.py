@@ -123,11 +123,11 @@ def test_the_partition_function(run: Command) -> None:
         (("tree.uai", "--out", "tree.uai"), "tree.uai is also read; give another place for the answer with --out."),
         (
             ("tree.uai", "--engine", "exact", "--damping", "0.5"),
-            "--damping goes with the engines bp, mean-field and join-graph, not with exact.",
+            "--damping goes with the engines bp, mean-field, reweighted and join-graph, not with exact.",
         ),
         (
             ("tree.uai", "--engine", "exact", "--schedule", "residual"),
-            "--schedule goes with the engines bp, mean-field and join-graph, not with exact.",
+            "--schedule goes with the engines bp, mean-field, reweighted and join-graph, not with exact.",
         ),
         (
             ("tree.uai", "--schedule", "random"),
