@@ -149,7 +149,7 @@ class Engine(ABC):
         """Approximate number of bytes that one sample of this shape keeps for the backward pass."""
         return 1
 
-    def prepare(self, model: Answerable) -> None:
+    def prepare(self, model: Answerable) -> None:  # noqa: B027  (most engines learn nothing)
         """Give the model what this engine learns in a training beside the model's own parameters."""
 
     # ------------------------------------------------------------------ derived

@@ -6,9 +6,9 @@ A belief is θ_i + u_i + Σ_k ρ_ik m_ki, and the message along an edge is made 
 
 With ρ = 1 this is belief propagation, bit by bit; with ρ = 2 it is that of the graph whose edges are doubled, with half the
 table on each. Where ρ_ij is the probability that a random spanning tree has the edge, fixed points are unique, and log Z
-estimated from one (`log_z`) is an upper bound, since log Z is convex in the potentials: Wainwright, Jaakkola and Willsky, "A new
-class of upper bounds on the log partition function" (2005). A learned ρ is a parameter of the model like any other, one number
-for each table, trained by `qtcore.fit` from ρ = 1 on and positive always, since training moves its logarithm.
+estimated from one (`log_z`) is an upper bound, since log Z is convex in the potentials: Wainwright, Jaakkola and Willsky, "A
+new class of upper bounds on the log partition function" (2005). A learned ρ is a parameter of the model like any other, one
+number for each table, trained by `qtcore.fit` from ρ = 1 on and positive always, since training moves its logarithm.
 
     model(query, engine=qtcore.Reweighted(rho=0.5))          # the same weight for every edge
     model(query, engine=qtcore.Reweighted(rho="trees"))      # those of uniform random spanning trees
@@ -77,7 +77,7 @@ def _effective_resistances(n: int, pairs: bytes) -> "np.ndarray[tuple[int], np.d
     """Between the ends of every edge when each is a resistor of 1: the share of spanning trees with this edge (Kirchhoff)."""
     if n > MAX_TREE_VARIABLES:
         raise InputError(
-            f"spanning trees are counted for up to {MAX_TREE_VARIABLES} variables, and this graph has {n}; give a number as rho."
+            f"spanning trees are counted for up to {MAX_TREE_VARIABLES} variables; this graph has {n}; give rho as a number."
         )
     first, second = np.frombuffer(pairs, dtype=np.int64).reshape(-1, 2).T
     laplacian = np.zeros((n, n))
@@ -145,8 +145,7 @@ class ReweightedFactors(FactorPassing):
             for tables, extent, smallest in zip(self.scaled_tables, self.extents, least, strict=True)
         ]
         parts = [
-            each.expand(len(group.scope)).repeat(sum(group.shape))
-            for each, group in zip(rho, self.wiring.groups, strict=True)
+            each.expand(len(group.scope)).repeat(sum(group.shape)) for each, group in zip(rho, self.wiring.groups, strict=True)
         ]
         self.weight = torch.cat(parts)[:, None] if parts else evidence.new_ones(0, 1)
         """ρ of each message [M, 1]."""
@@ -207,7 +206,7 @@ def check(potentials: Potentials) -> None:
             if group.rule or len(group.shape) > 2:
                 what = f"the logic factor {group.rule!r}" if group.rule else f"a factor of {len(group.shape)} variables"
                 names = ", ".join(map(potentials.wiring.name, group.scope[0].tolist()))
-                raise InputError(f"reweighted belief propagation is for factors of two variables, but there is {what}: ({names}).")
+                raise InputError(f"reweighted belief propagation is for factors of two variables, not for {what}: ({names}).")
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ class Reweighted(MessagePassing):
         super().__post_init__()
         rho = self.rho
         if isinstance(rho, Tensor):
-            raise InputError("rho must be one number here; give each edge its own with qtcore.inference.reweighted.attach(model, rho).")
+            raise InputError("rho must be one number here; give each table its own with reweighted.attach(model, rho).")
         number = isinstance(rho, int | float) and not isinstance(rho, bool) and 0 < rho < math.inf
         if rho is not None and rho not in (LEARNED, TREES) and not number:
             raise InputError(f"rho must be a number > 0, {TREES!r} or {LEARNED!r}, not {rho!r}.")

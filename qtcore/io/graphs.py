@@ -86,7 +86,8 @@ def choose(name: str, layers: int | None, until: float | None, damping: float | 
         of_layers = (("until", until), ("damping", damping), ("schedule", schedule))
         for option, given in (*of_layers, ("layers", layers if name == "exact" else None)):
             if given is not None:
-                raise InputError(f"--{option} goes with the engines bp, mean-field, reweighted and join-graph, not with {name}.")
+                kinds = "bp, mean-field, reweighted and join-graph"
+                raise InputError(f"--{option} goes with the engines {kinds}, not with {name}.")
         return engine.at(layers)
     engine = replace(engine, damping=damping, schedule=schedule)
     if layers is not None and until is None:

@@ -64,7 +64,7 @@ class Model(nn.Module):
     image_shape: tuple[int, int] | None
     """Height and width, if the variables form an image."""
     rho: nn.Parameter | None
-    """Edge weights of reweighted belief propagation, a number for each table (`qtcore.inference.reweighted`), if there are any."""
+    """Edge weights of reweighted belief propagation, one for each table, if there are any (`qtcore.inference.reweighted`)."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -178,7 +178,7 @@ def _engine(stored: Any) -> Layered | None:
             raise ValueError(f"its engine has the unknown option {name!r}")
         known = isinstance(value, int | float) and not isinstance(value, bool)
         if name in ("schedule", "rho"):
-            known = known and name == "rho" or value in (SCHEDULES if name == "schedule" else (LEARNED, TREES))
+            known = (known and name == "rho") or value in (SCHEDULES if name == "schedule" else (LEARNED, TREES))
         if not known:
             raise ValueError(f"its engine has the {name} {value!r}")
     return kind(**options)

@@ -27,6 +27,7 @@ from qtcore.models.files import load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.rbm import RBM
 from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
+from qtcore.paper.beyond import QUERY_SETS, TRAINED_ON, engine_models, new_models, query_model
 from qtcore.paper.experiments import (
     ASKED_ABOUT,
     EXPERIMENTS,
@@ -38,7 +39,7 @@ from qtcore.paper.experiments import (
 )
 from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.paper.records import is_record
-from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, over_depth
+from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, over_depth, score_engines, score_queries
 from qtcore.query import Query, parse
 
 QUICK = 100
@@ -67,7 +68,7 @@ class Cell:
     """One trained model and all its figures: a method, a model, a dataset and a seed."""
 
     table: str
-    """table1, frey, grid, depth, joint or questions."""
+    """table1, frey, grid, depth, joint, questions, queries or engines."""
     method: str
     """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random, untrained."""
     model: str
@@ -110,13 +111,20 @@ def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds
         if table in ("grid", "all"):
             selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in GRID_ROWS]
     if table in ("depth", "all"):
-        selected += [Cell("depth", "qt", kind, dataset) for kind, dataset in (name.split("/") for name in EXPERIMENTS)]
+        new = new_models()
+        named_so = [name.split("/") for name in EXPERIMENTS if name not in new]
+        selected += [Cell("depth", "qt", kind, dataset) for kind, dataset in named_so]
     if table in ("joint", "all"):
         columns = JOINT_COLUMNS.values()
         selected += [Cell("joint", method, model, name + suffix) for method, model, suffix in columns for name in PUBLISHED]
     if table in ("questions", "all"):
         asked = QUESTION_COLUMNS.values()
         selected += [Cell("questions", method, model, name + suffix) for method, model, suffix in asked for name in ASKED_ABOUT]
+    if table in ("queries", "all"):
+        rows = [query_model(dataset, suffix) for dataset in QUERY_SETS for suffix in TRAINED_ON]
+        selected += [Cell("queries", "qt", *row) for row in rows if row is not None]
+    if table in ("engines", "all"):
+        selected += [Cell("engines", "qt", model, dataset) for model, dataset, _ in engine_models()]
     if table in ("frey", "all"):
         selected += [Cell("frey", "qt", "grbm", "frey-sigma")]
         selected += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
@@ -204,6 +212,9 @@ def score_cell(cell: Cell, model: Model | None, with_gibbs: bool, gibbs_rows: in
     elif cell.table == "questions":
         assert model is not None
         scores = _score_questions(model, dataset)
+    elif cell.table in ("queries", "engines"):
+        assert model is not None
+        scores = {"queries": score_queries, "engines": score_engines}[cell.table](model, dataset)
     elif cell.table == "frey":
         scores = _score_frey(cell, model, dataset, with_gibbs, gibbs_rows)
     else:

@@ -1,5 +1,6 @@
 """The tables as plots, by matplotlib: the paper's figures next to ours."""
 
+import math
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from qtcore.data import SPECIFICATIONS
 from qtcore.metrics import BITS
 from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS
+from qtcore.paper.matrices import MATRICES, Matrix
 from qtcore.paper.printed import PUBLISHED
 from qtcore.paper.records import Record
 from qtcore.paper.scoring import DepthScore
@@ -109,6 +111,29 @@ def _plot_questions(records: list[Record], path: Path) -> None:
     _save(figure, path)
 
 
+def _plot_heat(matrices: list[Matrix], path: Path) -> None:
+    """Matrices of figures as heat maps, one below the other; darker is better, and what is missing stays white."""
+    plt = _pyplot()
+    heights = [1.6 + 0.34 * len(matrix.rows) for matrix in matrices] or [1.0]
+    figure, axes = plt.subplots(
+        len(heights), 1, figsize=(11, sum(heights)), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    for ax, matrix in zip(axes[:, 0], matrices, strict=False):
+        numbers = [[math.nan if figure is None else figure[0] for figure in row] for row in matrix.figures]
+        known = [number for row in numbers for number in row if not math.isnan(number)]
+        low, high = min(known), min(1.0, max(known))  # beyond a coin's bit all is as bad
+        middle = (low + high) / 2
+        ax.imshow(numbers, aspect="auto", cmap="viridis", vmin=low, vmax=high)
+        for y, row in enumerate(numbers):
+            for x, number in enumerate(row):
+                if not math.isnan(number):
+                    ax.text(x, y, f"{number:.3f}", ha="center", va="center", fontsize=7, color="w" if number < middle else "k")
+        ax.set_xticks(range(len(matrix.columns)), ["\n".join(wrap(column, 14)) for column in matrix.columns], fontsize=7)
+        ax.set_yticks(range(len(matrix.rows)), matrix.rows, fontsize=7)
+        ax.set_title(matrix.title, fontsize=9)
+    _save(figure, path)
+
+
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
     write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
@@ -129,6 +154,9 @@ def plot(name: str, records: list[Record], path: Path) -> None:
     others = {"depth": _plot_curves, "joint": _plot_joint, "questions": _plot_questions}
     if name in others:
         others[name](records, path)
+        return
+    if name in MATRICES:
+        _plot_heat(MATRICES[name](records), path)
         return
     plt = _pyplot()
     shown = panels(name, records)

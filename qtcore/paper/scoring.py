@@ -10,11 +10,14 @@ from torch.distributions import Categorical, Distribution
 from qtcore import metrics
 from qtcore.data import Dataset
 from qtcore.errors import InputError
-from qtcore.inference import Engine
+from qtcore.inference import BP, Engine
+from qtcore.inference.engine import named
 from qtcore.inference.sampling import Block, Order
 from qtcore.learn.query_training import generator
-from qtcore.metrics import Calibration, Score, batches, force_frame, iou, nll, score
+from qtcore.metrics import BITS, Calibration, Score, batches, force_frame, iou, nll, score
 from qtcore.models.base import Model
+from qtcore.paper.beyond import ASKED, ENGINE_DEPTHS, ENGINE_NAMES, ENGINE_ROWS
+from qtcore.potentials import GaussianPotentials
 from qtcore.query import Query, parse
 
 BATCH, GRID_BATCH = 200, 20
@@ -202,3 +205,37 @@ def evaluate_grid(
             parts["iou" + suffix].append(100 * iou(labels, q[..., 1]))
             parts["nce" + suffix].append(nll(marginals, labels, everywhere).mean((1, 2)))
     return GridScore(**{name: Score.of(torch.cat(scores)) for name, scores in parts.items()})
+
+
+QUERY_ROWS = {"frey": 500}
+"""Test samples of the query matrix, where these are not all."""
+ROWS = 2000
+"""Test rows on which engines are compared, unless `beyond.ENGINE_ROWS` says otherwise."""
+
+
+def score_queries(model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
+    """NCE in bits under each distribution of queries."""
+    rows = QUERY_ROWS.get(dataset.name)
+    asked = [queries for queries in ASKED.values() if queries != "patches" or dataset.image_shape is not None]
+    scores = {queries: evaluate(model, dataset, "test", queries, 1000, rows=rows) for queries in asked}
+    return {queries: _in_bits(score) for queries, score in scores.items()}
+
+
+def score_engines(model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
+    """NCE in bits by each engine that applies after each number of layers. An engine that learns nothing but the model's own
+    parameters takes them as they are; reweighted BP takes the edge weights of the model, or those of spanning trees."""
+    rows, scores = ENGINE_ROWS.get(dataset.name, ROWS), {}
+    queries = "everything" if model.variables.kind == "label" else "uniform"
+    for short, name in ENGINE_NAMES.items():
+        if name == "reweighted" and isinstance(model.graph(), GaussianPotentials):
+            continue
+        engine = BP() if name is None else named(name)
+        for depth in ENGINE_DEPTHS:
+            score = evaluate(model, dataset, "test", queries, 1000, rows=rows, layers=depth, engine=engine)
+            scores[f"{short}-{depth}"] = _in_bits(score)
+    return scores
+
+
+def _in_bits(score: Score) -> dict[str, float]:
+    bits = score.times(BITS)
+    return {"mean": bits.mean, "error": bits.error, "samples": bits.count}

@@ -1,20 +1,23 @@
 """The tables as Markdown: the paper's figures next to ours."""
 
-import math
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.models.provenance import Provenance
 from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS, QUESTION_COLUMNS
-from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1, Printed
+from qtcore.paper.figures import MISSING as MISSING
+from qtcore.paper.figures import NOT_COMPARABLE as NOT_COMPARABLE
+from qtcore.paper.figures import NOT_SAMPLED as NOT_SAMPLED
+from qtcore.paper.figures import Compared as Compared
+from qtcore.paper.figures import Row as Row
+from qtcore.paper.figures import Table as Table
+from qtcore.paper.figures import chosen_records, comparison, mean_over_seeds
+from qtcore.paper.matrices import ENGINES, QUERIES, engine_tables, query_tables
+from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1
 from qtcore.paper.records import Record
 
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
 NAMES |= {"image-gaussian": "one Gaussian per image", "pixel-gaussian": "one Gaussian per pixel", "random": "random guess"}
-MISSING = "not yet trained"
-NOT_SAMPLED = "not sampled"
-NOT_COMPARABLE = "not comparable"
 ERRORS = (
     "± ours: standard error of the mean, over runs where there are several, else over draws of the "
     "queries (Frey) or test samples. "
@@ -34,99 +37,6 @@ QUESTIONS = (
     "chosen ones, which promise most bits about the property, or random ones. The first 300 test rows of which the property is "
     "known. (The classes of the original tables, income and edibility, are not among the columns of these files.)"
 )
-
-
-class Compared(NamedTuple):
-    """One cell: our figure (mean, error, runs), the paper's, and a verdict."""
-
-    ours: tuple[float, float, int] | None
-    paper: Printed | None
-    verdict: str
-    """better, worse, same, not comparable, not yet trained, not sampled, or empty where there is nothing to compare with."""
-    digits: int
-
-    @property
-    def difference(self) -> float | None:
-        return None if self.ours is None or self.paper is None else self.ours[0] - self.paper.mean
-
-    @property
-    def printed(self) -> str:
-        """The paper's figure, with its error if the supplement has one."""
-        if self.paper is None:
-            return "–"
-        text = f"{self.paper.mean:.{self.digits}f}"
-        return text if self.paper.error is None else f"{text} ± {self.spread(self.paper.error)}"
-
-    def spread(self, error: float) -> str:
-        """An error with one more decimal than its mean, or its first digit if it would round to 0."""
-        return f"{error:.{self.digits + 1}f}" if error >= 0.5 * 10 ** -(self.digits + 1) else f"{error:.1g}"
-
-    def __str__(self) -> str:
-        """As Markdown."""
-        printed = self.printed
-        if self.ours is None:
-            return f"{self.verdict} (paper {printed})"
-        text = f"**{self.ours[0]:.{self.digits}f}** ± {self.spread(self.ours[1])}"
-        text += f" ({self.ours[2]} runs)" if self.ours[2] > 1 else ""
-        if self.difference is None:
-            return text
-        if self.verdict in ("", NOT_COMPARABLE):
-            return f"{text}; paper {printed}" + (f", {self.verdict}" if self.verdict else "")
-        return f"{text}; paper {printed}, {self.difference:+.{self.digits}f} {self.verdict}"
-
-
-class Row(NamedTuple):
-    """A row of a table, and the records that its figures come from."""
-
-    title: str
-    cells: "list[Compared | str]"
-    records: list[Record]
-
-
-class Table(NamedTuple):
-    title: str
-    columns: list[str]
-    rows: list[Row]
-
-
-def mean_over_seeds(records: Iterable[Record], part: str) -> tuple[float, float, int] | None:
-    """Mean and standard error of a figure over runs (over samples for a single run), and the number of runs."""
-    scores = [record["scores"][part] for record in records if part in record["scores"]]
-    if not scores:
-        return None
-    means = [float(score["mean"]) for score in scores]
-    mean = sum(means) / len(means)
-    if len(means) == 1:
-        return mean, float(scores[0]["error"]), 1
-    variance = sum((value - mean) ** 2 for value in means) / (len(means) - 1)
-    return mean, math.sqrt(variance / len(means)), len(means)
-
-
-def chosen_records(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
-    """Records of a row and its inference method: a row is named after training and inference."""
-    training, _, inference = method.partition("-") if method.startswith(("pcd", "advil")) else (method, "", "")
-    wanted = {"table": table, "method": training} | which
-    return [record for record in records if wanted.items() <= record.items()], inference or "bp"
-
-
-def comparison(
-    ours: tuple[float, float, int] | None,
-    paper: Printed | None,
-    comparable: bool = True,
-    digits: int = 3,
-    more_is_better: bool = False,
-    trained: bool = False,
-) -> Compared:
-    """Our figure next to the paper's: the same if they differ by no more than the error of the difference, or in no printed
-    digit. `trained` means that a model exists and only its sampling is missing."""
-    if ours is None:
-        return Compared(ours, paper, NOT_SAMPLED if trained else MISSING, digits)
-    if paper is None or not comparable:
-        return Compared(ours, paper, "" if paper is None else NOT_COMPARABLE, digits)
-    difference = ours[0] - paper.mean
-    if abs(difference) <= max(0.5 * 10**-digits, math.hypot(ours[1], paper.error or 0.0)):
-        return Compared(ours, paper, "same", digits)
-    return Compared(ours, paper, "better" if (difference > 0) == more_is_better else "worse", digits)
 
 
 def table_1_tables(records: list[Record]) -> list[Table]:
@@ -292,8 +202,14 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "depth": ("The score over the depth", depth_tables),
     "joint": ("Joint probabilities by the chain rule", joint_tables),
     "questions": ("Which variable to ask about next", question_tables),
+    "queries": ("Which queries to train on: NCE in bits (lower is better)", query_tables),
+    "engines": ("Other engines: NCE in bits (lower is better)", engine_tables),
 }
 """For each group of tables: its heading, and the function that makes it."""
+
+
+EXPLAINED = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS, "queries": QUERIES, "engines": ENGINES}
+"""What is said below a group of tables; ERRORS below the others."""
 
 
 def markdown(name: str, records: list[Record]) -> str:
@@ -305,7 +221,7 @@ def markdown(name: str, records: list[Record]) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    explained = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS}.get(name, ERRORS)
+    explained = EXPLAINED.get(name, ERRORS)
     below = [explained, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
         below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")

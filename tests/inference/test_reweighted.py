@@ -160,7 +160,8 @@ def doubled(model: PairwiseMRF) -> FactorGraph:
 
 
 def _places(model: PairwiseMRF) -> list[tuple[int, int]]:
-    found = {int(n): (g, int(group.table[k])) for g, group in enumerate(model.wiring.groups) for k, n in enumerate(group.number)}
+    groups = enumerate(model.wiring.groups)
+    found = {int(n): (g, int(group.table[k])) for g, group in groups for k, n in enumerate(group.number)}
     return [found[n] for n in sorted(found)]
 
 
@@ -283,7 +284,8 @@ def test_with_tree_weights_every_start_ends_at_the_same_place(kind: str) -> None
         state = engine.init(model, query)
         start = state.messages
         noise = rng(seed)
-        shifted = [4 * torch.randn(part.shape, generator=noise, dtype=F64) for part in (start if isinstance(start, tuple) else [start])]
+        parts = start if isinstance(start, tuple) else [start]
+        shifted = [4 * torch.randn(part.shape, generator=noise, dtype=F64) for part in parts]
         state = state._replace(messages=type(start)(*shifted) if isinstance(start, tuple) else shifted[0])
         with torch.no_grad():
             for _ in range(2000):
@@ -371,7 +373,9 @@ def test_a_training_goes_on_bit_by_bit(tmp_path: Path) -> None:
     def train(folder: Path, **options: Any) -> RBM:
         model = learner(learn_temperature=True)
         queries = uniform(0.4)
-        return qtcore.fit(model, copies(), copies(20), queries, folder=folder, batch=20, learning_rate=0.05, averaging=0.9, save_every=5, validate_every=5, **options)  # type: ignore[return-value]
+        how = {"batch": 20, "learning_rate": 0.05, "averaging": 0.9, "save_every": 5, "validate_every": 5} | options
+        qtcore.fit(model, copies(), copies(20), queries, folder=folder, **how)
+        return model
 
     whole = train(tmp_path / "whole", steps=20)
     seen: list[int] = []
@@ -438,7 +442,8 @@ def test_what_cannot_be_reweighted_is_refused() -> None:
     gaussian = build("GaussianRBM")
     three = build("FactorGraph")
     rule = FactorGraph((2, 2), {"one": "exactly one"}, [("one", (0, 1))])
-    for model, message in ((gaussian, "not for a Gaussian RBM"), (three, "a factor of 3 variables"), (rule, "the logic factor")):
+    refused = (gaussian, "not for a Gaussian RBM"), (three, "a factor of 3 variables"), (rule, "the logic factor")
+    for model, message in refused:
         for use in (lambda model=model: model(ask(model), engine=Reweighted()), lambda model=model: attach(model)):
             with pytest.raises(InputError, match=message):
                 use()
@@ -452,13 +457,13 @@ def test_what_cannot_be_reweighted_is_refused() -> None:
     for rho in (0, -1.0, math.inf, math.nan, True, "tree"):
         with pytest.raises(InputError, match="rho must be a number > 0, 'trees' or 'learned'"):
             Reweighted(rho=rho)
-    with pytest.raises(InputError, match="give each edge its own with"):
+    with pytest.raises(InputError, match="give each table its own with"):
         Reweighted(rho=torch.ones(3))  # type: ignore[arg-type]
     for wrong, message in ((torch.ones(3), "one for each table"), (0.0, "must be > 0"), (math.nan, "must be > 0")):
         with pytest.raises(InputError, match=message):
             attach(RBM(4, 3), wrong)
     lattice = FactorGraph.chain(6000, 2)
-    with pytest.raises(InputError, match="spanning trees are counted for up to 5000 variables"):
+    with pytest.raises(InputError, match="spanning trees are counted for up to 5000 variables; this graph has 6000"):
         lattice(lattice.query({}), engine=Reweighted(rho="trees"))
     lattice(lattice.query({}), engine=Reweighted(2, rho=0.5))
 

@@ -1,8 +1,8 @@
 """Loopy belief propagation, unrolled: one layer sends every message once (main text, "Unrolling BP into a QT-NN").
 
-`BP` is the engine, and `MessagePassing` what it has in common with the reweighted one (`qtcore.inference.reweighted`). The form of a message depends on the graph, so each kind of potentials has its own module: `binary`,
-`gaussian`, `grid`, and `factors` for everything else. Native kernels and torch.compile run the same layers faster; they
-never change an answer.
+`BP` is the engine, and `MessagePassing` what it has in common with the reweighted one (`qtcore.inference.reweighted`). The form
+of a message depends on the graph, so each kind of potentials has its own module: `binary`, `gaussian`, `grid`, and `factors`
+for everything else. Native kernels and torch.compile run the same layers faster; they never change an answer.
 """
 
 from collections.abc import Iterator, Sequence
