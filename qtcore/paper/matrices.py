@@ -17,16 +17,16 @@ from qtcore.paper.figures import MISSING, Row, Table, chosen_records, mean_over_
 from qtcore.paper.records import Record
 
 QUERIES = (
-    "Test set, one draw of each kind of query. ± is the standard error over test samples. All models of a dataset start from that "
-    "of the paper's queries and go on with their own, but for those with more hidden units, which start at random. Of binary "
-    "variables, more than one bit is worse than a coin."
+    "Test set, one draw of each kind of query. ± is the standard error over test samples. All models of a dataset start from "
+    "that of the paper's queries and go on with their own, but for those with more hidden units, which start at random. Of "
+    "binary variables, more than one bit is worse than a coin."
 )
 ENGINES = (
-    "The first 2,000 test rows (grid: 100 images), one draw of uniform queries. ± is the standard error over test samples. The "
-    "models of a dataset are trained with the same settings from the same random weights, each through layers of its own engine "
-    "(RBM: 10, Frey: 50, grid: 15); with other numbers of layers they are asked as they are. The budget is small, so these are not "
-    "the figures of Table 1. Weights that were not trained through the reweighted engine are asked by it with ρ of spanning trees. "
-    "A Gaussian RBM cannot be reweighted."
+    "The first 2,000 test rows (grid: 100 images), one draw of uniform queries. ± is the standard error over test samples. "
+    "The models of a dataset are trained with the same settings from the same random weights, each through layers of its own "
+    "engine (RBM: 10, Frey: 50, grid: 15); with other numbers of layers they are asked as they are. The budget is small, so "
+    "these are not the figures of Table 1. Weights that were not trained through the reweighted engine are asked by it with "
+    "the ρ of spanning trees. A Gaussian RBM cannot be reweighted."
 )
 CROSS_DEPTH = 10
 """Layers of every engine where one answers with the weights of another."""
