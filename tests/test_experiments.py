@@ -11,7 +11,7 @@ import torch
 import qtcore
 from qtcore import DBM, RBM, GaussianRBM, GridMRF, Query, data
 from qtcore.data import Dataset
-from qtcore.errors import UnknownNameError
+from qtcore.errors import InputError, UnknownNameError
 from qtcore.learn.query_training import Progress
 from qtcore.learn.run import BEST
 from qtcore.learn.settings import Settings
@@ -158,6 +158,26 @@ def test_an_rbm_becomes_the_lower_part_of_a_dbm(tmp_path: Path) -> None:
     with torch.no_grad():
         dbm.W2.zero_()
     torch.testing.assert_close(dbm(query).logits, rbm(query).logits)
+
+
+def test_an_rbm_becomes_the_first_units_of_a_wider_one(tmp_path: Path) -> None:
+    data = rows(5, 6, kind="binary")
+    torch.manual_seed(1)
+    small = replace(named("rbm/adult"), hidden=3).build(data)
+    with torch.no_grad():
+        for parameter in small.parameters():
+            parameter += 0.3
+    small.save(tmp_path / "small.safetensors")
+    wide = replace(named("rbm/adult"), hidden=5, start=str(tmp_path / "small.safetensors")).build(data)
+    assert isinstance(wide, RBM)
+    assert wide.W[3:].abs().min() > 0  # begin at random, else nothing would tell them apart
+    query = Query(data.train.float(), torch.arange(6).expand(5, 6) < 3)
+    torch.testing.assert_close(wide(query).logits, small(query).logits, rtol=0.05, atol=0.02)
+    with torch.no_grad():
+        wide.W[3:].zero_()
+    torch.testing.assert_close(wide(query).logits, small(query).logits)
+    with pytest.raises(InputError, match="cannot start rbm/adult"):
+        replace(named("rbm/adult"), hidden=2, start=str(tmp_path / "small.safetensors")).build(data)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

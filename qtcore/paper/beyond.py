@@ -20,7 +20,7 @@ TRAINED_ON = {
     "cardinality": ("any number asked, all alike", "cardinality"),
     "patches": ("5×5 patches", "patches"),
     "mixture": ("mixture of any number, 50 % and 10 %", MIXTURE),
-    "any": ("the same mixture, more hidden units, from random weights", MIXTURE),
+    "any": ("the same mixture, more hidden units, longer", MIXTURE),
 }
 """By the end of a model's name: the row of the query matrix, and what the model is trained on."""
 ASKED = {f"{known} % known": f"uniform:{(100 - known) / 100:g}" for known in (2, 10, 25, 50, 75, 90, 98)}
@@ -29,7 +29,7 @@ ASKED |= {"one asked": "one-target", "any number": "cardinality", "5×5 patches"
 QUERY_SETS = {"adult": "rbm", "mushrooms": "rbm", "digits": "rbm", "frey": "grbm"}
 """Datasets of the query matrix, with the kind of model."""
 IMAGES = ("digits", "frey")
-ANY_HIDDEN = {"adult": 100, "mushrooms": 100}
+ANY_HIDDEN = {"adult": 150, "mushrooms": 100}
 """Hidden units of the models that are to be good everywhere."""
 
 ENGINE_KINDS = {"bp": "BP", "mf": "mean field", "rw": "reweighted BP, ρ learned"}
@@ -44,7 +44,7 @@ ENGINE_ROWS = {"border": 100}
 Changes = dict[str, Any]
 _DECAY = {"schedule": "linear", "decay_from": 0.0, "warmup": 100, "batch": 100, "averaging": 0.995}
 _QUERIES = _DECAY | {"steps": 2000, "learning_rate": 0.005, "validate_every": 250, "seed": 1}
-_ANY = _DECAY | {"steps": 8000, "learning_rate": 0.01, "warmup": 200, "averaging": 0.998, "validate_every": 500}
+_ANY = _DECAY | {"steps": 6000, "learning_rate": 0.005, "warmup": 200, "averaging": 0.998, "validate_every": 500, "seed": 2}
 _FREY = _DECAY | {"steps": 500, "batch": 40, "learning_rate": 0.002, "train_layers": 15, "validate_every": 50}
 _ENGINES = {
     "rbm": _DECAY | {"steps": 2500, "learning_rate": 0.02, "validate_every": 250},
@@ -84,7 +84,7 @@ def new_models() -> dict[str, tuple[str, Changes, tuple[Changes, ...], str | Non
             if suffix == "any":
                 changes["hidden"] = ANY_HIDDEN[dataset]
             phase = _ANY if suffix == "any" else _FREY if dataset == "frey" else _QUERIES
-            models["/".join(place)] = like, changes, (phase,), None if suffix == "any" else like
+            models["/".join(place)] = like, changes, (phase,), f"{like}-cardinality" if suffix == "any" else like
     for kind, dataset, short in engine_models():
         plain = kind.partition("-")[0]
         phase = _ENGINES.get(dataset, _ENGINES[plain])

@@ -179,7 +179,8 @@ class Experiment:
     def _start_from(self, source: Model, model: Model) -> None:
         """Copy the learned parameters; what describes the data (the emission, the statistics) stays that of the dataset.
 
-        An RBM becomes the lower part of a DBM, whose upper layer starts at random.
+        An RBM becomes the lower part of a DBM, whose upper layer starts at random, or the first hidden units of a wider RBM, whose
+        others do.
         """
         learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         theirs = dict(source.named_parameters())
@@ -189,6 +190,8 @@ class Experiment:
         if stacked:
             theirs = {LOWER_PART.get(name, name): parameter for name, parameter in theirs.items()}
             learned = {name: parameter for name, parameter in learned.items() if name in theirs}
+        if isinstance(model, RBM) and isinstance(source, RBM) and len(source.W) < len(model.W):
+            theirs |= {name: torch.cat([theirs[name], learned[name][len(source.W) :]]) for name in ("W", "c_h")}
         shapes = {name: list(parameter.shape) for name, parameter in learned.items()}
         fits = {name: list(theirs[name].shape) for name in shapes if name in theirs} == shapes
         if not fits or not (stacked or type(source) is type(model)):
