@@ -90,6 +90,12 @@ def test_a_training_through_another_engine(short: str, engine: str, tmp_path: Pa
     if model.rho is not None:
         assert bool((model.rho != 1).all())
         assert torch.equal(again.rho, model.rho)  # type: ignore[arg-type]
+    further = replace(experiment, start=str(tmp_path / "run" / BEST)).build(bits())
+    for name, parameter in further.named_parameters():
+        assert torch.equal(parameter, dict(model.named_parameters())[name])
+    plain = replace(named("rbm/adult"), hidden=3)
+    plain.build(bits()).save(tmp_path / "plain.safetensors")
+    assert replace(experiment, start=str(tmp_path / "plain.safetensors")).build(bits()).engine.name == engine
 
 
 def test_experiments_are_frozen() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qtcore.data import Dataset
 from qtcore.errors import InputError, UnknownNameError, nearest
-from qtcore.inference import MeanField, Reweighted
+from qtcore.inference import BP, MeanField, Reweighted
 from qtcore.learn.query_training import INITIAL, Progress, fit, generator, main_process
 from qtcore.learn.run import Run
 from qtcore.learn.settings import Settings
@@ -129,7 +129,7 @@ class Experiment:
             Run.check(folder, resume)
         torch.manual_seed(generator(self.phases[0].seed, INITIAL).initial_seed())
         model = self.build(dataset).to(device)
-        if model.device.type != "cpu":
+        if model.device.type != "cpu" and isinstance(model.engine, BP):
             model.compile_layers()
         queries = parse(self.queries, dataset.image_shape)
         train, valid = (_with_truth(dataset, split) for split in ("train", "valid"))
@@ -169,6 +169,7 @@ class Experiment:
                 model.emission.copy_(torch.as_tensor(data.statistics["emission"]))
         if self.engine is not None:
             model.engine = MeanField(self.layers) if self.engine == "mean-field" else Reweighted(self.layers, rho="learned")
+            model.engine.prepare(model)
         first = self.phases[0]
         model.provenance = Provenance(self.name, data.name, data.source, "qt", first.seed, asdict(first))
         model.image_shape = data.image_shape or model.image_shape
@@ -179,11 +180,13 @@ class Experiment:
     def _start_from(self, source: Model, model: Model) -> None:
         """Copy the learned parameters; what describes the data (the emission, the statistics) stays that of the dataset.
 
-        An RBM becomes the lower part of a DBM, whose upper layer starts at random, or the first hidden units of a wider RBM, whose
-        others do.
+        An RBM becomes the lower part of a DBM, whose upper layer starts at random, or the first hidden units of a wider RBM,
+        whose others do.
         """
         learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         theirs = dict(source.named_parameters())
+        if source.rho is None:
+            learned.pop("rho", None)  # they start at 1
         if isinstance(model, GaussianRBM) and isinstance(source, GaussianRBM) and not source.sigma.dim():
             theirs["sigma"] = source.sigma.expand_as(model.sigma)  # type: ignore[assignment]
         stacked = isinstance(model, DBM) and isinstance(source, RBM)
