@@ -47,9 +47,9 @@ _QUERIES = _DECAY | {"steps": 2000, "learning_rate": 0.005, "validate_every": 25
 _ANY = _DECAY | {"steps": 6000, "learning_rate": 0.005, "warmup": 200, "averaging": 0.998, "validate_every": 500, "seed": 2}
 _FREY = _DECAY | {"steps": 500, "batch": 40, "learning_rate": 0.002, "train_layers": 15, "validate_every": 50}
 _ENGINES = {
-    "rbm": _DECAY | {"steps": 2500, "learning_rate": 0.02, "validate_every": 250},
+    "rbm": _DECAY | {"steps": 1500, "learning_rate": 0.02, "validate_every": 250},
     "nips": _DECAY | {"steps": 200, "learning_rate": 0.003, "averaging": 0.9, "validate_every": 10},  # overfits early
-    "grbm": _DECAY | {"steps": 1500, "batch": 40, "learning_rate": 0.01, "averaging": 0.99, "validate_every": 100},
+    "grbm": _DECAY | {"steps": 800, "batch": 40, "learning_rate": 0.01, "averaging": 0.99, "validate_every": 100},
     "grid": _DECAY | {"steps": 1000, "batch": 10, "learning_rate": 0.03, "validate_every": 250, "valid_rows": 200},
 }
 
