@@ -49,7 +49,8 @@ MAX_TREE_VARIABLES = 5000
 
 def tree_probabilities(potentials: Potentials) -> Tensor:
     """For each edge, the probability that a uniform random spanning tree (of each connected part) has it: [H, V] of an RBM or
-    a DBM written as one, else one number for each factor, in the order of the graph.
+    a DBM written as one, of a factor graph one number for each factor, in the order of the graph. (A grid's edges depend on the
+    size of the image: give it as factors.)
 
     Example:
         >>> import qtcore
@@ -61,15 +62,16 @@ def tree_probabilities(potentials: Potentials) -> Tensor:
     if isinstance(potentials, BinaryPotentials):  # V·H edges, all alike, of which a tree has V + H − 1
         H, V = potentials.W.shape
         return torch.full_like(potentials.W.detach(), (V + H - 1) / (V * H))
-    wiring = _wiring(potentials)
-    return torch.tensor(_of_wiring(wiring), dtype=_tables(potentials)[0].dtype) if wiring.groups else torch.ones(0)
-
-
-def _of_wiring(wiring: Wiring) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    check(potentials)
+    if not isinstance(potentials, FactorPotentials):
+        raise InputError("give a grid as factors, of images of one size: potentials.as_factors(evidence)[0].")
+    wiring, like = potentials.wiring, potentials.unary.detach()
+    if not wiring.groups:
+        return like.new_zeros(0)
     scopes = np.concatenate([group.scope for group in wiring.groups])
     numbers = np.concatenate([group.number for group in wiring.groups])
     pairs = np.ascontiguousarray(scopes[np.argsort(numbers)])
-    return _effective_resistances(len(wiring.n_states), pairs.tobytes())
+    return torch.tensor(_effective_resistances(len(wiring.n_states), pairs.tobytes())).to(like)
 
 
 @lru_cache(maxsize=8)
@@ -88,7 +90,7 @@ def _effective_resistances(n: int, pairs: bytes) -> "np.ndarray[tuple[int], np.d
     return np.minimum(result - 2 * inverse[first, second], 1.0)
 
 
-def count(potentials: Potentials) -> tuple[int, ...]:
+def shape_of_learned(potentials: Potentials) -> tuple[int, ...]:
     """The shape of a learned ρ: a number for each table."""
     if isinstance(potentials, BinaryPotentials):
         return tuple(potentials.W.shape)
@@ -116,7 +118,7 @@ def attach(model: nn.Module, rho: "float | Tensor" = 1.0) -> None:
         torch.Size([3, 6])
     """
     potentials = model.graph()  # type: ignore[operator]
-    shape = count(potentials)
+    shape = shape_of_learned(potentials)
     given = torch.as_tensor(rho).detach()
     if given.dim() and tuple(given.shape) != shape:
         raise InputError(f"rho must be a number, or one for each table {list(shape)}, not {list(given.shape)}.")
@@ -185,18 +187,6 @@ class ReweightedFactors(FactorPassing):
         return False
 
 
-def _wiring(potentials: Potentials) -> Wiring:
-    if isinstance(potentials, FactorPotentials):
-        return potentials.wiring
-    assert isinstance(potentials, GridPotentials)
-    raise InputError("give a grid as factors, for images of one size: potentials.as_factors(evidence)[0].")
-
-
-def _tables(potentials: Potentials) -> tuple[Tensor, ...]:
-    assert isinstance(potentials, FactorPotentials)
-    return potentials.tables
-
-
 def check(potentials: Potentials) -> None:
     """Raise an InputError for a graph that cannot be reweighted."""
     if isinstance(potentials, GaussianPotentials):
@@ -260,9 +250,8 @@ class Reweighted(MessagePassing):
         check(potentials)
         rho = self._rho(model)
         if rho == 1:
-            own = self._own(model)
-            engine = BP(own.steps(model), self._damping(model), self.temperature, self._schedule(model, ("flooding",)))
-            return engine.passing(model, query)
+            how = self._damping(model), self.temperature, self._schedule(model, ("flooding",))
+            return BP(None, *how).passing(model, query)
         if not isinstance(potentials, BinaryPotentials):
             return self.factor_passing(model, query)
         if rho == TREES:
@@ -277,23 +266,20 @@ class Reweighted(MessagePassing):
         assert not isinstance(potentials, GaussianPotentials)
         factors, evidence = potentials.as_factors(model.evidence(query))
         rho, wiring, like = self._rho(model), factors.wiring, factors.unary
-        each: Tensor | float
         if rho == LEARNED:
-            each = self._learned(model)
-            used = np.arange(4) if isinstance(potentials, GridPotentials) else _numbers_of_tables(wiring)
-            if isinstance(potentials, BinaryPotentials):
-                each, used = each.flatten(), np.arange(each.numel())
-            places = [np.searchsorted(used, group.tables) for group in wiring.groups]
-            tied = [len(group.tables) == 1 for group in wiring.groups]
-            index = [p if one else p[group.table] for p, one, group in zip(places, tied, wiring.groups, strict=True)]
-            weights = [each[torch.tensor(which, device=like.device)] for which in index]
+            every, numbers = self._learned(model).flatten(), _numbers_of_tables(wiring)
+            if isinstance(potentials, GridPotentials):  # a narrow image has not all of them
+                numbers = np.arange(len(every))
+            places = [np.searchsorted(numbers, group.tables) for group in wiring.groups]
+            own = [p if len(p) == 1 else p[group.table] for p, group in zip(places, wiring.groups, strict=True)]
+            weights = [every[torch.tensor(which, device=like.device)] for which in own]
         elif rho == TREES:
-            every = torch.tensor(_of_wiring(wiring)).to(like) if wiring.groups else like[:0]
+            every = tree_probabilities(factors).to(like)
             weights = [every[torch.tensor(group.number, device=like.device)] for group in wiring.groups]
         else:
             weights = [like.new_full((1,), float(rho)) for _ in wiring.groups]
-        own = not isinstance(potentials, GridPotentials) or potentials.own_evidence
-        return ReweightedFactors(factors, evidence, self._choices(model), weights, own)
+        with_own_evidence = not isinstance(potentials, GridPotentials) or potentials.own_evidence
+        return ReweightedFactors(factors, evidence, self._choices(model), weights, with_own_evidence)
 
     def _learned(self, model: Answerable) -> Tensor:
         if model.rho is None:

@@ -149,6 +149,19 @@ def test_with_weight_1_it_is_belief_propagation_bit_by_bit(kind: str, evidence: 
                     close(ours.residual, theirs.residual, 0)
 
 
+def test_a_grid_whose_beliefs_leave_its_own_evidence_out() -> None:
+    model = build("GridMRF", 1, local_evidence=False)
+    query = ask(model, 2, "soft")
+    for T in (1.0, 0.4):
+        attach(model, 1.0)
+        engine = Reweighted(5, temperature=T, rho="learned")
+        close(model(query, engine=engine).probs, model(query, engine=BP(5, temperature=T)).probs)
+    narrow = ask(model, 2, "soft", shape=(1, 4))  # has edges of one direction alone
+    weigh(model)
+    expected = model(narrow, engine=Reweighted(4, rho=float(model.rho.detach()[1])))
+    close(model(narrow, engine=Reweighted(4, rho="learned")).probs, expected.probs)
+
+
 def doubled(model: PairwiseMRF) -> FactorGraph:
     """A graph with each edge twice, and half of its table on each."""
     tables = {f"edge {e}": model.graph().tables[g][k].detach() / 2 for e, (g, k) in enumerate(_places(model))}
