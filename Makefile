@@ -1,7 +1,9 @@
-# make app    serve the app at http://localhost:5006
+# make app    serve the app at http://localhost:5006, and open it in a browser where there is a desktop
+# make lint   ruff alone
 # make check  ruff, mypy (as one of the tests), and the tests that are not slow, with a few cases of each
 # make test   ruff, mypy (as one of the tests), all tests and all notebooks
 # make fuzz   odd inputs for MINUTES=10; what failed is in fuzz-failures/, and the next run begins with it
+# make release   build wheel and sdist, try both in clean environments, say what remains to be done
 # make sanitize   the kernels once under AddressSanitizer and UBSan, with gcc: a minute
 #
 # All make .venv first, when it is missing or older than pyproject.toml and constraints.txt.
@@ -18,9 +20,6 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-# No message from a browser is larger than an upload (4 MB); what is left of a closed window is cleared up after a minute.
-LIMITS := --websocket-max-message-size 6291456 --unused-session-lifetime 60000 --check-unused-sessions 15000
-
 # Each worker takes a file at a time: tests of a file may share a server or a training. Which files are taken first, and which
 # belong together, stands in tests/conftest.py. A worker that dies ends the run, which would hang otherwise.
 PYTEST := $(RUN) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
@@ -28,23 +27,27 @@ PYTEST := $(RUN) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-r
 # Hundreds of processes are started here: none should compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: app check test fuzz sanitize venv clean
+.PHONY: app lint check test fuzz release sanitize venv clean
 .DELETE_ON_ERROR:
 
 app: $(STAMP)
-	$(RUN) -m panel serve app/ --address localhost --port $(PORT) $(LIMITS) $(ARGS)
+	$(RUN) -m qtcore app --port $(PORT) -- $(ARGS)
 
-check: $(STAMP)
+lint: $(STAMP)
 	$(RUN) -m ruff check .
+
+check: lint
 	$(PYTEST) -n 2 -p no:nbmake --ignore tests/ui --ignore notebooks -m "not slow" --hypothesis-profile check $(ARGS)
 
-test: $(STAMP)
+test: lint
 	$(RUN) -m tests.ui.chromium
-	$(RUN) -m ruff check .
 	$(PYTEST) -n 3 --nbmake $(ARGS)
 
 fuzz: $(STAMP)
 	$(RUN) -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+release: $(STAMP)
+	$(RUN) -m tests.release $(ARGS)
 
 sanitize: $(STAMP)
 	$(RUN) -m tests.kernels.sanitize

@@ -1,4 +1,4 @@
-"""The app. Served by `make app`, that is `panel serve app/`, at http://localhost:5006."""
+"""The app: what `qtcore app`, `make app` and `panel serve app/` serve, at http://localhost:5006."""
 
 import panel as pn
 from qtcore_app import sessions

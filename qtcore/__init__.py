@@ -64,7 +64,7 @@ __all__ = [
     "load",
     "next_question",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from qtcore.errors import UnknownNameError, nearest
 from qtcore.support.cli import guarded
 
 COMMANDS = {
+    "app": "serve the interactive app, and open it in a browser",
     "train": "query-train a model",
     "evaluate": "score a saved model on its dataset",
     "infer": "fill in what is missing in a table or an image, or compute the marginals of a graph",

@@ -1,7 +1,7 @@
 """Measure how fast the models are.
 
     python -m qtcore.bench              the tables of the README; about ten minutes
-    python -m qtcore.bench --quick      a quick run, about two minutes
+    python -m qtcore.bench --quick      a quick run, about a minute
     python -m qtcore.bench --json bench.json
     python -m qtcore.bench samples      joint samples of faces and records
     python -m qtcore.bench graphs       random factor graphs, beside PGMax and pgmpy where they are installed
@@ -32,7 +32,7 @@ class Command:
     what: Annotated[Literal["models", "samples", "graphs"], tyro.conf.Positional] = "models"
     """The models of the paper, joint samples, or factor graphs."""
     quick: bool = False
-    """Fewer repetitions and a smaller table."""
+    """Fewer repetitions, one batch of the naive twin (which mostly suits it best), and a smaller table."""
     json: Path | None = None
     """Keep the numbers in this file."""
 

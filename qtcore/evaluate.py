@@ -37,6 +37,7 @@ from qtcore.models.files import load
 from qtcore.paper.plots import plot_depths
 from qtcore.paper.scoring import DepthScore, calibration, evaluate, evaluate_grid, evaluate_joint, over_depth
 from qtcore.support.cli import arguments, guarded
+from qtcore.support.extras import needs
 from qtcore.support.ranges import parse_block, parse_range
 
 
@@ -83,6 +84,8 @@ class Command:
 
 def main() -> int:
     command = arguments(Command, prog="python -m qtcore.evaluate", description=__doc__)
+    if command.plot is not None:
+        needs("bench", "matplotlib")
     model = load(command.model, device(command.device))
     name = command.data or model.provenance.dataset
     if name is None:

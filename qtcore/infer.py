@@ -5,7 +5,7 @@
     python -m qtcore.infer grbm/frey face.png --mask mask.png      mean.png and deviation.png, in face.marginals/
     python -m qtcore.infer grid/border contour.png --out answer    labels.png and p_contour.png, p_out.png, p_in.png
     python -m qtcore.infer rbm/adult rows.csv --samples 5          five completions of each row, in rows.samples.csv
-    python -m qtcore.infer rbm/adult rows.csv --next "age 1/5"     which blank would tell most about that variable
+    python -m qtcore.infer rbm/adult rows.csv --next "age 17-25"   which blank would tell most about that variable
     python -m qtcore.infer grbm/frey face.png --mask mask.png --samples 6    six completions, in face.samples.png
     python -m qtcore.infer runs/people/best.safetensors questions.csv        a model that was trained on your table
     python -m qtcore.infer graph.uai --evidence graph.uai.evid     marginals of all variables, in graph.MAR
@@ -100,7 +100,8 @@ class Command:
     damping: float | None = None
     """Graphs: weight of the old message in the new one, from 0 to below 1."""
     schedule: str | None = None
-    """Graphs: flooding (all messages at once), sequential (one factor after the other) or residual (the largest changes)."""
+    """Graphs: flooding (all messages at once), sequential (one factor after the other), random (the same, in another order in
+    each layer) or residual (the largest changes)."""
     reference: Path | None = None
     """Graphs: a MAR file to compare with."""
     samples: int | None = None

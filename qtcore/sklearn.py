@@ -10,8 +10,6 @@ X is a DataFrame or an array; columns without names are called x0, x1, … . A p
 safetensors file, which are validated like any model file when it is unpickled.
 """
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from qtcore.errors import InputError
 from qtcore.learn.query_training import Progress
 from qtcore.learn.table_training import LEAST_ROWS, fit_table
-from qtcore.models.files import load
+from qtcore.models.files import from_bytes
 from qtcore.models.table_model import TableModel
 from qtcore.tabular import Column, Table
 from qtcore.tabular.reading import Cells, cells_of, number, text
@@ -91,18 +89,12 @@ class _Estimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
         if isinstance(state.get(MODEL), TableModel):
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "model.safetensors"
-                state[MODEL].save(path)
-                state[MODEL] = path.read_bytes()
+            state[MODEL] = state[MODEL].to_bytes()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if isinstance(state.get(MODEL), bytes):
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "model.safetensors"
-                path.write_bytes(state[MODEL])
-                state = state | {MODEL: load(path)}
+            state = state | {MODEL: from_bytes(state[MODEL])}
         super().__setstate__(state)
 
 

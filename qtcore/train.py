@@ -3,7 +3,7 @@
     python -m qtcore.train rbm/adult                             the paper's settings; see the others with --help
     python -m qtcore.train rbm/digits --epochs 50 --out runs/d   needs no data but what scikit-learn ships
     python -m qtcore.train rbm/digits --epochs 50 --out runs/d --resume     resumes an interrupted run
-    python -m qtcore.train rbm/adult --recipe ours               as the shipped model was trained, phase by phase
+    python -m qtcore.train rbm/adult --recipe                    our recipe, phase by phase: that of the shipped model
     python -m qtcore.train grid/border --steps 1600 --batch 10 --learning-rate 0.05 --schedule linear --decay-from 0.5
                                                                  16,000 images, for a quick start
 
@@ -14,6 +14,9 @@ On several processes of one machine, and on two machines (with a shared folder f
 
     torchrun --nproc-per-node 2 -m qtcore.train grid/border
     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint first:29500 -m qtcore.train grid/border
+
+Without --recipe, the settings are those that the paper gives. The shipped models, and so the README's figures, come from our
+own recipes: --recipe (or --recipe ours). The models are the same, and any setting can be changed in both.
 
 The run folder holds config.json, log.jsonl, best.safetensors (by validation) and state.safetensors (to resume from).
 """
@@ -59,7 +62,8 @@ class Command:
 
     experiment: Experiment
     recipe: Literal["paper", "ours"] = "paper"
-    """Whose settings are the defaults: the paper's, or those of the shipped model (which may have earlier phases)."""
+    """Whose settings are the defaults: the paper's, or ours, those of the shipped model (which may have earlier phases).
+    --recipe alone means ours."""
     out: Path | None = None
     """Folder of the run; runs/NAME by default."""
     resume: bool = False
@@ -79,6 +83,7 @@ def parse_command(words: list[str]) -> Command:
     names = [word for word in words[:1] if not word.startswith("-")]
     if not names and not {"-h", "--help"} & set(words):
         raise InputError(f"name an experiment first: one of {', '.join(EXPERIMENTS)}, or table and a CSV file.")
+    words = [part for word, after in zip(words, [*words[1:], "-"], strict=True) for part in _with_value(word, after)]
     ours = "ours" in [after for word, after in itertools.pairwise(words) if word == "--recipe"] or "--recipe=ours" in words
     default = (recipe if ours else named)(names[0]) if names else EXPERIMENTS["rbm/adult"]
     description = f"{__doc__}\nExperiments: {', '.join(EXPERIMENTS)}.\nThe defaults below are those of {default.name}."
@@ -90,6 +95,11 @@ def parse_command(words: list[str]) -> Command:
         args=words[len(names) :],
         config=(tyro.conf.OmitArgPrefixes,),
     )
+
+
+def _with_value(word: str, after: str) -> tuple[str, ...]:
+    """--recipe alone is --recipe ours."""
+    return (word, "ours") if word == "--recipe" and after.startswith("-") else (word,)
 
 
 @dataclass(frozen=True)

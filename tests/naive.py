@@ -14,8 +14,10 @@ architectures, derived for each PGM class"; where they are silent:
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -331,13 +333,13 @@ def entry(table: Any, state: tuple[int, ...]) -> float:
     return float(table)
 
 
-def in_sets(scopes: list[tuple[int, ...]]) -> list[int]:
+def in_sets(scopes: list[tuple[int, ...]], order: Sequence[int] | None = None) -> list[int]:
     """The factors in the order of a sequential layer: each is in the first set without a factor before it that it shares a
     variable with."""
-    sets: list[int] = []
-    for f, scope in enumerate(scopes):
-        near = {sets[g] for g in range(f) if set(scopes[g]) & set(scope)}
-        sets.append(next(k for k in range(f + 1) if k not in near))
+    sets: dict[int, int] = {}
+    for f in range(len(scopes)) if order is None else order:
+        near = {sets[g] for g in sets if set(scopes[g]) & set(scopes[f])}
+        sets[f] = next(k for k in range(len(scopes)) if k not in near)
     return sorted(range(len(scopes)), key=lambda f: (sets[f], f))
 
 
@@ -390,9 +392,10 @@ def factor_graph(
             return [x if x == -math.inf else damp(x, old, damping) for x, old in zip(normalise(message), m[f, j], strict=True)]
 
         scopes = [scope for scope, _ in factors]
-        for _ in range(n_layers):
-            if schedule == "sequential":
-                for f in in_sets(scopes):
+        for layer in range(n_layers):
+            drawn = np.random.default_rng((len(scopes), layer)).permutation(len(scopes)).tolist()
+            if schedule in ("sequential", "random"):
+                for f in in_sets(scopes, drawn if schedule == "random" else None):
                     m.update({(f, i): sent(f, i) for i in scopes[f]})
                 continue
             new = {(f, j): sent(f, j) for f, j in m}

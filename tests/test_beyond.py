@@ -65,10 +65,19 @@ def test_a_matrix_has_a_row_for_each_training_and_says_what_is_missing(tmp_path:
     filled = {title: row for title, row in zip(matrix.rows, matrix.figures, strict=True) if row[0] is not None}
     assert [row[3][0] for row in filled.values() if row[3]] == pytest.approx([1.0, 2.0])
     assert [*filled] == ["50 % asked (the paper's)", "one variable asked (pseudo-likelihood)"]
-    (text,) = reproduction.write_tables([one, other], "queries", tmp_path)
+    (text,) = reproduction.write_tables([one, other], [], "queries", tmp_path)
     assert "| 50 % asked (the paper's) | 1.000 ± 0" in text
     assert "| 10 % asked | not yet trained |" in text
-    assert (tmp_path / "results" / "queries.png").stat().st_size > 1000
+    picture = tmp_path / "results" / "queries.png"
+    assert picture.stat().st_size > 1000
+    before = picture.read_bytes(), picture.stat().st_mtime_ns
+    reproduction.write_tables([one, other], [], "queries", tmp_path)  # draws the same, and leaves the file alone
+    assert (picture.read_bytes(), picture.stat().st_mtime_ns) == before
+    (some,) = reproduction.write_tables([one], [other], "queries", tmp_path, whole=False)
+    assert some.count("not yet trained") == 0
+    assert some.count("| 50 % asked") == 1
+    assert "pseudo-likelihood" not in some
+    assert picture.read_bytes() != before[0]
 
 
 def test_engines_agree_on_independent_bits_and_differ_on_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +101,7 @@ def test_engines_agree_on_independent_bits_and_differ_on_others(tmp_path: Path, 
     place = own.rows.index("Adult, trained through mean field")
     assert [figure is not None for figure in own.figures[place]] == [True] * 5
     assert cross.figures[place - 1] == [None] * 3
-    (text,) = reproduction.write_tables([record], "engines", tmp_path)
+    (text,) = reproduction.write_tables([record], [], "engines", tmp_path)
     assert "| Adult, trained through mean field | 0.415 ± 0" in text
     assert "| DNA, trained through BP | not yet trained |" in text
     assert (tmp_path / "results" / "engines.png").stat().st_size > 1000
@@ -113,5 +122,5 @@ def test_a_gaussian_model_is_not_asked_by_the_engine_that_it_cannot_have(monkeyp
 
 def test_nothing_scored_is_an_empty_table(tmp_path: Path) -> None:
     for name in ("queries", "engines"):
-        (text,) = reproduction.write_tables([], name, tmp_path)
+        (text,) = reproduction.write_tables([], [], name, tmp_path)
         assert "## " not in text

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample", "doctor")
+NAMES = ("app", "train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample", "doctor")
 COMMANDS = [*(f"qtcore.{name}" for name in NAMES), "qtcore", "qtcore train", "qtcore_app.bench", "qtcore_app.pictures"]
 
 INTERRUPT = """
@@ -63,3 +63,10 @@ def test_help_to_nobody(command: str, tmp_path: Path) -> None:
 
 def test_an_error_to_nobody(tmp_path: Path) -> None:
     assert start(tmp_path, "qtcore.infer --nonsense >&- 2>&-").returncode == 2
+
+
+def test_an_output_without_our_letters(tmp_path: Path) -> None:
+    """As on Windows, where the output is a file or a pipe."""
+    result = start(tmp_path, "qtcore.evaluate --help", before="PYTHONIOENCODING=ascii")
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert b"?log p of all targets" in result.stdout

@@ -152,7 +152,7 @@ def test_names_from_the_dataset(run: Command) -> None:
     assert names is not None
     Path("rows.csv").write_text("," + ",".join(["0"] * 122) + "\n")
     assert run("adult.safetensors", "rows.csv").code == 0
-    assert answers_in()[1][1] == names[0] == "age 1/5"
+    assert answers_in()[1][1] == names[0] == "age 17-25"
     with open("named.csv", "w", newline="") as file:
         csv.writer(file).writerows([names, [0] * 122 + [""]])
     assert run("adult.safetensors", "named.csv").code == 0

@@ -54,7 +54,7 @@ def test_marginals_of_a_tree(run: Command) -> None:
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
-@pytest.mark.parametrize("schedule", ["flooding", "sequential", "residual"])
+@pytest.mark.parametrize("schedule", ["flooding", "sequential", "random", "residual"])
 def test_schedules(run: Command, schedule: str) -> None:
     assert run("tree.uai", "--schedule", schedule, "--until", 1e-9).out.startswith("bp: converged after ")
     for one, other in zip(uai.read_marginals("tree.MAR", (2, 3, 2)), exactly("tree.uai", {}), strict=True):

@@ -27,13 +27,13 @@ from qtcore.query import Query
 from .commands import Command, command  # noqa: F401
 
 
-def process(*arguments: str, cwd: Path) -> str:
-    """What the command prints, in a process of its own."""
+def process(*arguments: str, cwd: Path) -> tuple[str, str]:
+    """What the command prints, and what it reports meanwhile, in a process of its own."""
     line = [sys.executable, "-m", "qtcore.reproduce", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 def kill(when: Path, *arguments: str, cwd: Path) -> None:
@@ -74,7 +74,9 @@ def test_names_and_numbers_that_do_not_exist_are_refused(run: Command) -> None:
     for words, said in {
         ("table1", "--datasets", "adult", "mushroom"): "no dataset named 'mushroom' in table1; did you mean mushrooms?",
         ("all", "--methods", "pdc"): "no method named 'pdc' in all; did you mean pcd?",
-        ("all", "--methods", "pcd", "--datasets", "frey"): "no cell has both such a method and such a dataset",
+        ("frey", "--models", "rbm"): "no model named 'rbm' in frey; did you mean grbm?",
+        ("all", "--methods", "pcd", "--datasets", "frey"): "no cell has such a method, such a model and such a dataset at once",
+        ("all", "--update", "--budget", "quick"): "leave --out and --budget quick out.",
         ("table1", "--seeds", "0"): "seeds",
     }.items():
         assert said in run(*words).sentence
@@ -90,9 +92,11 @@ def test_trains_what_is_missing_once_and_scores_it(run: Command, tmp_path: Path)
     arguments = ("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "1", "--budget", "quick")
     kill(tmp_path / "quick" / "runs" / "table1-qt-rbm-digits-0" / "log.jsonl", *arguments, cwd=tmp_path)
     assert not list((tmp_path / "quick").glob("results/*"))  # no record of what was not finished
-    first = process(*arguments, cwd=tmp_path)
+    first, reported = process(*arguments, cwd=tmp_path)
     assert not list(tmp_path.rglob("*.tmp"))
-    assert "trained rbm/digits" in first
+    assert reported.startswith("2 to train: rbm/digits, dbm/digits\n")
+    assert "trained rbm/digits (" in reported
+    assert "scored rbm/digits, table1 (1 of 2): " in reported
     record_file = tmp_path / "quick" / "results" / "table1-qt-rbm-digits-0.json"
     record = json.loads(record_file.read_text())
     assert 0.4 < record["scores"]["bp"]["mean"] < 0.8
@@ -102,8 +106,7 @@ def test_trains_what_is_missing_once_and_scores_it(run: Command, tmp_path: Path)
     assert len(files) == 2
     again = run(*arguments)
     assert again.code == 0, again.err
-    assert "trained" not in again.out.split("#")[0]
-    assert again.out[again.out.index("#") :] == first[first.index("#") :]
+    assert (again.out, again.err) == (first, "")
     assert {path: path.stat().st_mtime_ns for path in files} == files
     assert "quick run" in again.out
     assert (tmp_path / "quick" / "results" / "table1.png").stat().st_size > 1000
@@ -113,12 +116,92 @@ def test_evaluate_only_scores_what_is_there_and_trains_nothing(run: Command, tmp
     model = RBM(64, 3)
     model.provenance.dataset = "digits"
     model.save(tmp_path / "checkpoints" / "rbm" / "digits.safetensors")
-    done = run("table1", "--datasets", "digits", "--seeds", "1", "--evaluate-only", "--out", tmp_path)
+    only = ("--methods", "qt", "--models", "rbm", "--datasets", "digits", "--seeds", "1")
+    done = run("table1", *only, "--evaluate-only", "--out", tmp_path)
     assert done.code == 0, done.err
-    line = next(line for line in done.out.splitlines() if line.startswith("| Digits"))
+    (line,) = (line for line in done.out.splitlines() if line.startswith("| Digits"))
     assert "**1.0" in line
-    assert "not yet trained" in line
+    assert "**0.5" in line  # PCD, from its shipped record
+    assert done.out.count("\n| ") == 2  # with the columns' names
+    assert done.err.startswith("scored rbm/digits, table1 (1 of 1): ")
     assert [path.name for path in (tmp_path / "checkpoints").rglob("*.safetensors")] == ["digits.safetensors"]
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The project's assets: two models with records, and the record of a third, as in a wheel."""
+    assets = tmp_path / "assets"
+    for kind, model in (("rbm", RBM(64, 3)), ("dbm", DBM(64, 3, 3))):
+        model.save(assets / "checkpoints" / kind / "digits.safetensors")
+    chosen = cells.cells("table1", ("qt",), ("digits",), 2)
+    reproduction.score_all(chosen, [assets])
+    record = json.loads(cells.record_path(assets, chosen[0]).read_text())
+    cells.record_path(assets, chosen[2]).write_text(json.dumps(record | {"seed": 1}))
+    monkeypatch.setattr(reproduce, "checkpoint_folder", lambda: assets / "checkpoints")
+    return assets
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_shipped_is_used_and_stays_as_it_is(run: Command, shipped: Path, tmp_path: Path) -> None:
+    before = contents(shipped)
+    words = ("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "2")
+    assert set(before) == {
+        *(f"checkpoints/{kind}/digits.safetensors" for kind in ("rbm", "dbm")),
+        *(f"results/table1-qt-{name}.json" for name in ("rbm-digits-0", "dbm-digits-0", "rbm-digits-1")),
+    }
+    assert [cell.name for cell in reproduction.missing(cells.cells("table1", ("qt",), ("digits",), 2), [shipped])] == [
+        "dbm/digits-seed1"  # of rbm/digits-seed1 there is no model, but a record
+    ]
+    only = (*words, "--models", "rbm", "--evaluate-only")
+    done = run(*only)
+    assert done.code == 0, done.err
+    assert "## DBM" not in done.out
+    assert "(2 runs)" in done.out
+    written = contents(tmp_path / "reproduced")
+    assert set(written) == {f"results/{name}" for name in ("table1-qt-rbm-digits-0.json", "table1.md", "table1.png")}
+    assert run(*only, "--out", tmp_path / "mine").out == done.out
+    assert contents(tmp_path / "mine").keys() == written.keys()
+    assert contents(shipped) == before
+
+
+def test_an_update_writes_whole_tables_and_nothing_that_has_not_changed(run: Command, shipped: Path) -> None:
+    before = contents(shipped)
+    words = ("table1", "--datasets", "digits", "--models", "rbm", "--seeds", "2", "--evaluate-only", "--update")
+    assert run(*words).code == 0
+    after = contents(shipped)
+    assert after.keys() - before.keys() == {f"results/{name}" for name in ("table1.md", "table1.png", "summary.md")}
+    assert before.items() <= after.items()  # the record differs in its minutes alone
+    text = after["results/table1.md"].decode()
+    assert text.count("| Digits | **") == 2
+    assert "| Adult | not yet trained" in text
+    picture = shipped / "results" / "table1.png"
+    drawn = picture.stat().st_mtime_ns
+    assert run(*words).code == 0
+    assert picture.stat().st_mtime_ns == drawn
+    RBM(64, 4).save(shipped / "checkpoints" / "rbm" / "digits.safetensors")
+    assert run(*words).code == 0
+    assert picture.stat().st_mtime_ns > drawn
+    assert contents(shipped)["results/table1-qt-rbm-digits-0.json"] != after["results/table1-qt-rbm-digits-0.json"]
+
+
+def test_where_nothing_is_trained_it_says_so(run: Command, shipped: Path) -> None:
+    done = run("table1", "--datasets", "adult", "--methods", "qt", "--evaluate-only")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "not done: none of these cells is trained; without --evaluate-only they are.\n"
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "distributed"])
+def test_without_an_extra_nothing_is_begun(
+    module: str, run: Command, shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    said = run("table1", "--datasets", "digits", "--methods", "qt", "--seeds", "2").sentence
+    assert said == f"this needs {module}, which is not installed; pip install 'qtcore[bench]' brings it."
+    assert contents(tmp_path) == before
 
 
 def test_joint_scores_of_a_tree_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +244,7 @@ def test_questions_about_a_copy_are_answered_by_the_first_one(tmp_path: Path, mo
     assert is_record(json.loads(json.dumps(record)))
     damaged = record | {"scores": {**scores, "random": [1.0]}}
     assert not is_record(damaged)
-    (text,) = reproduction.write_tables([record], "questions", tmp_path)
+    (text,) = reproduction.write_tables([record], [], "questions", tmp_path)
     assert "## Mushr, odor: the most probable option is the true one, in %" in text
     assert "| QT: chosen | 50.0 | 100.0 | 100.0 |" in text
     assert (tmp_path / "results" / "questions.png").stat().st_size > 1000
@@ -170,16 +253,16 @@ def test_questions_about_a_copy_are_answered_by_the_first_one(tmp_path: Path, mo
 def test_without_the_data_what_was_computed_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell("table1", "qt", "rbm", "digits", 0)
     RBM(64, 3).save(cells.checkpoint_path(tmp_path, cell))
-    before, problems = reproduction.score_all([cell], tmp_path, again=True)
+    before, problems = reproduction.score_all([cell], [tmp_path], again=True)
     assert (len(before), problems) == (1, [])
 
     def missing(*_: Any) -> None:
         raise DataError("digits could not be fetched.")
 
     monkeypatch.setattr(reproduction, "score_cell", missing)
-    after = reproduction.score_all([cell], tmp_path, again=True)
+    after = reproduction.score_all([cell], [tmp_path], again=True)
     assert after == (json.loads(json.dumps(before)), ["digits could not be fetched."])
-    assert reproduction.score_all([Cell("table1", "qt", "dbm", "digits", 0)], tmp_path, again=True) == ([], [])
+    assert reproduction.score_all([Cell("table1", "qt", "dbm", "digits", 0)], [tmp_path], again=True) == ([], [])
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", "{}", '{"table": "table1", "scores": {}}'])

@@ -12,7 +12,7 @@ import pytest
 import qtcore
 
 ROOT = Path(qtcore.__file__).parent
-COMMANDS = ("train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample", "doctor", "__main__")
+COMMANDS = ("app", "train", "evaluate", "infer", "fetch", "reproduce", "bench", "sample", "doctor", "__main__")
 MODULES = sorted(path for path in ROOT.rglob("*.py"))
 
 ORDER = (  # a room imports from itself and from what stands above it

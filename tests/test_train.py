@@ -18,7 +18,7 @@ import qtcore
 from qtcore import data, train
 from qtcore.data import glyphs
 from qtcore.learn.run import BEST, CONFIG, LOG, STATE
-from qtcore.paper.experiments import EXPERIMENTS
+from qtcore.paper.experiments import EXPERIMENTS, recipe
 
 from .commands import Command, Run, command  # noqa: F401
 from .learn.folders import FILES, assert_same_run, log, state
@@ -103,6 +103,24 @@ def test_epochs_seed_and_the_usual_folder(run: Command, tmp_path: Path, monkeypa
     assert_same_run(tmp_path / "0", tmp_path / "runs" / "rbm-digits")
     one, other = (qtcore.load(tmp_path / name / BEST).get_parameter("W") for name in "01")
     assert not torch.equal(one, other)
+
+
+def test_recipes(run: Command, tmp_path: Path) -> None:
+    """--recipe is the shipped model's, phase by phase; without it, the settings are the paper's."""
+    for words, whose in (
+        ((), EXPERIMENTS["rbm/digits"]),
+        (("--recipe", "paper"), EXPERIMENTS["rbm/digits"]),
+        (("--recipe",), recipe("rbm/digits")),
+        (("--recipe", "--seed", "0"), recipe("rbm/digits")),
+        (("--recipe", "ours"), recipe("rbm/digits")),
+        (("--seed", "0", "--recipe=ours"), recipe("rbm/digits")),
+    ):
+        assert train.parse_command(["rbm/digits", *words]).experiment == whose, words
+    assert len(train.parse_command(["rbm/ocr_letters", "--recipe"]).experiment.phases) == 3
+    assert run("rbm/digits", "--recipe", "theirs", "--out", tmp_path / "run").code == 2
+    assert run("rbm/digits", "--recipe", *QUICK, "--out", tmp_path / "run").code == 0
+    config = json.loads((tmp_path / "run" / CONFIG).read_text())
+    assert config["experiment"]["settings"]["averaging"] == recipe("rbm/digits").settings.averaging > 0
 
 
 def test_folders(run: Command, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
     python -m qtcore_app.bench                      # faces and contours, with one user and with eight at once
     python -m qtcore_app.bench --users 1 --strokes 20 --pages faces
+    python -m qtcore_app.bench --training           # each once alone and once while another visitor trains a table
 
-Needs Playwright and a Chromium (`make test` installs both). Times are medians and 90th percentiles in milliseconds, taken
+Needs Playwright (pip install 'qtcore[dev]') and a Chromium. Times are medians and 90th percentiles in milliseconds, taken
 in the page itself at the first animation frame after the new picture was drawn.
 """
 
 import asyncio
+import contextlib
 import os
 import random
 import shutil
@@ -20,16 +22,17 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qtcore.errors import InputError
 from qtcore.support.cli import arguments, guarded
+from qtcore.support.extras import needs
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from playwright.async_api import Browser, Page
 
-APP = Path(__file__).parents[1]
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PAINTED = ("faces", "contours", "digits")
@@ -57,6 +60,8 @@ class Settings:
     """Strokes of each user."""
     pages: tuple[str, ...] = ("faces", "contours")
     """Which pages."""
+    training: bool = False
+    """Measure again while another visitor trains a table, and give the ratio."""
     url: str = ""
     """A running app; without it one is started here."""
 
@@ -118,11 +123,52 @@ async def measure(url: str, settings: Settings) -> None:
         print(f"{'page':<10}{'users':>6}{'strokes':>9}{'first picture':>22}{'last layer':>22}")
         for name in settings.pages:
             for users in settings.users:
-                runs = await asyncio.gather(*(user(browser, url, name, settings.strokes, seed) for seed in range(users)))
-                times = [pair for run in runs for pair in run]
-                columns = [_summary([pair[column] for pair in times]) for column in (0, 1)]
-                print(f"{name:<10}{users:>6}{len(times):>9}{columns[0]:>22}{columns[1]:>22}", flush=True)
+                alone = await strokes_of(browser, url, name, users, settings.strokes)
+                if settings.training:
+                    async with training(browser, url):
+                        beside = await strokes_of(browser, url, name, users, settings.strokes, "beside a training")
+                    ratios = [
+                        statistics.median(after) / statistics.median(before)
+                        for before, after in zip(alone, beside, strict=True)
+                    ]
+                    print(f"{'':<25}{ratios[0]:>20.2f} ×{ratios[1]:>20.2f} ×", flush=True)
         await browser.close()
+
+
+async def strokes_of(
+    browser: "Browser", url: str, name: str, users: int, strokes: int, note: str = ""
+) -> tuple[list[float], list[float]]:
+    """Milliseconds to the first picture, and to the last layer, of the strokes of so many users."""
+    runs = await asyncio.gather(*(user(browser, url, name, strokes, seed) for seed in range(users)))
+    first, last = ([pair[column] for run in runs for pair in run] for column in (0, 1))
+    print(f"{name:<10}{users:>6}{len(first):>9}{_summary(first):>22}{_summary(last):>22}  {note}", flush=True)
+    return first, last
+
+
+@contextlib.asynccontextmanager
+async def training(browser: "Browser", url: str) -> "AsyncIterator[None]":
+    """A visitor who trains the example table for three minutes, again and again, from the first validation on."""
+    context = await browser.new_context(viewport={"width": 1280, "height": 800})
+    page = await context.new_page()
+    await page.goto(f"{url}app?page=yourdata", timeout=120_000)
+    await page.get_by_role("button", name="Example table").click()
+    await page.get_by_text("as an identifier has").wait_for(timeout=120_000)
+    train, curve = page.get_by_role("button", name="Train", exact=True), page.locator(".qt.trainer path.curve")
+
+    async def again() -> None:
+        while True:
+            if await train.is_enabled():
+                await page.get_by_label("how long to train").select_option(label="3 minutes")
+                await train.click()
+            await asyncio.sleep(0.3)
+
+    task = asyncio.ensure_future(again())
+    try:
+        await curve.wait_for(timeout=300_000)
+        yield
+    finally:
+        task.cancel()
+        await context.close()
 
 
 def _summary(times: list[float]) -> str:
@@ -135,18 +181,22 @@ def serve() -> "tuple[subprocess.Popen[bytes], str]":
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "panel", "serve", str(APP), "--address", "localhost", "--port", str(port)]
+    command = [sys.executable, "-m", "qtcore.app", "--no-show", "--port", str(port)]
     log = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the server)
     server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ)
     url = f"http://localhost:{port}/"
-    for _ in range(600):
+    deadline = time.monotonic() + 60
+    while server.poll() is None and time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(f"{url}favicon.ico", timeout=5):
                 return server, url
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             time.sleep(0.1)
     server.terminate()
-    raise OSError("the app did not start within a minute.")
+    server.wait(timeout=20)
+    log.seek(0)
+    said = log.read().decode(errors="replace").strip().splitlines()
+    raise OSError(f"the app did not start; its last line is: {said[-1] if said else '(none)'}")
 
 
 def main() -> None:
@@ -156,6 +206,7 @@ def main() -> None:
     unknown = [name for name in settings.pages if name not in PAINTED]
     if unknown or not settings.pages:
         raise InputError(f"pages must be among {' and '.join(PAINTED)}, not {', '.join(unknown) or 'none'}.")
+    needs("dev", "playwright")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     print(f"{os.cpu_count()} cores, load {load:.1f} before the start; medians, 90th percentiles in brackets")
     if settings.url:

@@ -21,7 +21,7 @@ def offered(name: str, layers: Sequence[int], depth: int) -> dict[str, str]:
     """What the model `name`, shown with `depth` layers, can be compared with: key in the address → label of the button."""
     shipped = qtcore.available()
     options = {"": "off"}
-    options |= {method: f"{label} weights" for method, label in METHODS.items() if _sibling(name, method) in shipped}
+    options |= {method: f"trained with {label}" for method, label in METHODS.items() if _sibling(name, method) in shipped}
     other = OTHER_KIND.get(name.partition("/")[0])
     if other and _sibling(name, other) in shipped:
         options[other] = other.upper()

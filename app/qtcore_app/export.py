@@ -140,7 +140,7 @@ def explainer(page: PicturePage, title: str = "") -> str:
     zoom = -(-HEIGHT // painter.shape[0])
     image = io.BytesIO()
     Image.fromarray(hatched(painter.shown, painter.weights, zoom)).save(image, "PNG")
-    names = ("views", "charts", "inspector", "layer", "pixel")
+    names = ("views", "charts", "inspector", "even", "layer", "pixel")
     values = {name: getattr(player, name) for name in names}
     values |= {"tables": colours.packed(), "scale": 0, "columns": 4, "whole_page": True, "wanted": []}
     hidden = (painter.weights < 255).any()

@@ -66,6 +66,7 @@ class Inline:
             views=views,
             charts=[RESIDUAL, NCE_ALL, IOU] if self.grid else [RESIDUAL, NCE_HIDDEN],
             inspector="labels" if self.grid else "band" if self.gaussian else "probability",
+            even=self.grid,
             pixel=[self.shape[0] // 2, self.shape[1] // 2],
             scale=scale,
             margin=5,

@@ -118,6 +118,13 @@ def admitted(identity: str | None) -> bool:
     return identity is None or identity in _places
 
 
+def present(identity: str | None) -> bool:
+    """Whether a session's window is open, or was a few seconds ago; always, without a server."""
+    with _lock:
+        place = _places.get(identity or "")
+    return identity is None or (place is not None and place.held())
+
+
 def count() -> int:
     """Sessions that were admitted and are not destroyed yet."""
     return len(_places)

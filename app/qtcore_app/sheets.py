@@ -125,7 +125,12 @@ class Sheet:
             channels = run[min(layer, len(run) - 1)]
             for i, view in enumerate(self.views):
                 small = picture(channels, self.names, view, self.header.get("clones", []))
-                self._paste(sheet, i + 1, r, small.repeat(self.zoom, 0).repeat(self.zoom, 1))
+                large = small.repeat(self.zoom, 0).repeat(self.zoom, 1)
+                if layer == 0 and i == 0 and "hidden" in self.header:  # nothing is known yet
+                    weights = np.full(small.shape[:2], 255, np.uint8)
+                    weights.flat[self.header["hidden"]] = 0
+                    large = hatched(small[..., 0], weights, self.zoom)
+                self._paste(sheet, i + 1, r, large)
         return sheet
 
     @property

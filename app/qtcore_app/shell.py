@@ -22,12 +22,13 @@ TITLES = {
     "faces": "Faces",
     "contours": "Contours",
     "digits": "Digits & tables",
+    "yourdata": "Your data",
     "lab": "LBP lab",
     "results": "Results",
 }
 TABS = {
     "@media (max-width: 600px)": {
-        "& .MuiTab-root": {"minWidth": 0, "padding": "12px 7px", "fontSize": "12.5px", "textTransform": "none"},
+        "& .MuiTab-root": {"minWidth": 0, "padding": "12px 5px", "fontSize": "12px", "textTransform": "none"},
     }
 }
 """All of them fit next to each other on a phone."""

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 import numpy as np
 from numpy.typing import NDArray
 
-PAGES = ("faces", "contours", "digits", "lab", "results")
+PAGES = ("faces", "contours", "digits", "yourdata", "lab", "results")
 MAX_TEXT = 8192
 """Largest number of characters of one parameter that the app itself writes."""
 

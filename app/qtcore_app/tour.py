@@ -1,4 +1,4 @@
-"""Five cards that lead through the pages: the query, how it is answered, and why training for it helps."""
+"""Six cards that lead through the pages: the query, how it is answered, and why training for it helps."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ CARDS = (
         "One model, any question",
         r"A query says which variables are seen. The answer is a marginal for each of the others, "
         r"$p(v_i \mid v_{\mathrm{seen}}) = \sum_{\text{all other } v} \sum_h p(v, h \mid v_{\mathrm{seen}})$, a sum with far "
-        r"too many terms. Paint on the face: every mask is another query to the same model.",
+        r"too many terms. Here four fifths of a face are hidden; paint, and every mask is another query to the same model.",
     ),
     (
         "lab",
@@ -26,14 +26,22 @@ CARDS = (
         "Iterations become layers",
         r"$N$ updates of the messages, $m^{(n+1)} = F_\theta(m^{(n)}, \text{data}, \text{mask})$, are a network of $N$ layers "
         r"that share their weights $\theta$: the couplings and biases. The last layer gives the marginals, "
-        r"$p_i = \sigma(b_i + \sum_k m^{(N)}_{k \to i})$. Hide some pixels, then move through the layers with the slider.",
+        r"$p_i = \sigma(b_i + \sum_k m^{(N)}_{k \to i})$. Watch the ten layers; go back with the slider.",
     ),
     (
         "contours",
         "Trained for its queries",
         r"Query training draws an example $v$ and a random mask, and lowers $-\sum_{i\ \mathrm{asked}} \log p_i(v_i)$ by the "
         r"gradient through all layers. The result can be a worse model of the data, but its marginals after these $N$ "
-        r"layers are better. This one was trained to complete contours: draw one with a gap.",
+        r"layers are better. This one was trained to complete contours: it closes the gap of the circle, and finds its inside.",
+    ),
+    (
+        "yourdata",
+        "Any table",
+        r"What holds for pixels holds for columns: each becomes a variable, a gap is a variable that nobody saw, and one "
+        r"training serves every question, $p(\mathrm{income} \mid \mathrm{age})$ as well as "
+        r"$p(\mathrm{age} \mid \mathrm{income})$. Bring a table of your own, or take the example: it is trained in less than a "
+        r"minute, and then asked.",
     ),
     (
         "results",
@@ -53,6 +61,7 @@ class Tour:
 
     def __init__(self, turn: Callable[[str], None]) -> None:
         self._turn = turn
+        self._acts: dict[str, Callable[[], None]] = {}
         self._step = 0
         self._back = pmui.Button(label="Back", size="small", variant="text", on_click=lambda event: self._show(self._step - 1))
         self._next = pmui.Button(label="Next", size="small", on_click=lambda event: self._show(self._step + 1))
@@ -60,6 +69,10 @@ class Tour:
         self._title = pmui.Typography("", variant="h6", margin=(0, 0, 4, 0))
         self._text = sentences("", margin=0)
         self.card = pmui.Paper(visible=False, elevation=8, sizing_mode="stretch_width", sx=INSIDE, margin=0)
+
+    def drives(self, page: str, act: Callable[[], None]) -> None:
+        """Call this when the card of a page is shown: it selects something and plays it."""
+        self._acts[page] = act
 
     def start(self) -> None:
         """Show the first card."""
@@ -82,6 +95,8 @@ class Tour:
             row = pmui.Row(self._back, self._next, self._end, margin=(4, 0, 0, -8))
             self.card[:] = [self._title, self._text, row]
         self.card.visible = True
+        if page in self._acts:
+            self._acts[page]()
 
     def _close(self) -> None:
         self.card.visible = False

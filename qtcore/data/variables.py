@@ -16,16 +16,17 @@ def option_names(groups: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{group} {option}" for group, options in groups.items() for option in options.split())
 
 
-_FIFTHS = "1/5 2/5 3/5 4/5 5/5"  # five bins of a number, lowest first
-
+# Numbers are in five bins each. Those of education-num follow from the file itself, where every level of education lies in one
+# bin; those of age and hours from UCI's counts of each number, which add up exactly to the columns'. Where the bins of fnlwgt (a
+# weight of the census) end is not known; each has a fifth of the rows.
 ADULT = option_names(
     {
-        "age": _FIFTHS,
+        "age": "17-25 26-32 33-40 41-49 50-90",
         "workclass": "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked",
-        "fnlwgt": _FIFTHS,
+        "fnlwgt": "lowest-fifth 2nd-fifth 3rd-fifth 4th-fifth highest-fifth",
         "education": "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
         "1st-4th 10th Doctorate 5th-6th Preschool",
-        "education-num": _FIFTHS,
+        "education-num": "1-8 9 10 11-12 13-16",
         "marital-status": "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse",
         "occupation": "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
         "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv Armed-Forces",
@@ -34,7 +35,7 @@ ADULT = option_names(
         "sex": "Female Male",
         "capital-gain": "none some",
         "capital-loss": "none some",
-        "hours-per-week": _FIFTHS,
+        "hours-per-week": "1-34 35-39 40 41-47 48-99",
         "native-country": "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US India Japan Greece South "
         "China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland France "
         "Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand Yugoslavia "

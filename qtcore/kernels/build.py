@@ -20,8 +20,9 @@ from qtcore.errors import BackendError
 from qtcore.support.files import cache_folder, write_atomically
 
 SOURCES = tuple(sorted((Path(__file__).parent / "csrc").glob("*.[ch]")))
+THIS_PROCESSOR = "-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native"
 FLAGS = (
-    *("-O3", "-march=native", "-shared", "-fPIC", "-std=gnu11", "-fvisibility=hidden"),
+    *("-O3", THIS_PROCESSOR, "-shared", "-fPIC", "-std=gnu11", "-fvisibility=hidden"),
     # Sums may be reordered, so that they can be vectorised; infinities and NaN keep their meaning.
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math", "-freciprocal-math"),
 )

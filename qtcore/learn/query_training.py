@@ -33,6 +33,9 @@ from qtcore.query import Mask, Query
 KEPT_BYTES = 2**31
 """A minibatch is split into chunks that keep at most this much for their backward pass."""
 
+LOOKS = 20
+"""How often in the time that a training has it looks whether that suffices."""
+
 MAX_DRAWS = 100
 """A small minibatch may have no target by chance: its queries are redrawn, at most this often."""
 
@@ -57,6 +60,8 @@ def generator(*key: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(np.random.SeedSequence(key).generate_state(1)[0]))
 
 
+SAVE_SECONDS = 30.0
+"""A state is saved at least as often, whatever `save_every` is: a few large steps take as long as many small ones."""
 INITIAL, ORDER, QUERIES, VALID, DEPTH = range(5)  # purposes of random numbers
 
 
@@ -189,7 +194,7 @@ class _Training:
         adam = torch.optim.AdamW if settings.weight_decay else torch.optim.Adam
         self.optimiser = adam(tensors.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self.average = {name: tensor.detach().clone() for name, tensor in tensors.items()} if settings.averaging else None
-        self.steps = settings.total_steps(len(train[0]))
+        self.planned = self.steps = settings.total_steps(len(train[0]))
         self.step = 0
         self.seconds = 0.0
         self.best: float | None = None
@@ -202,14 +207,16 @@ class _Training:
     # ------------------------------------------------------------------ the loop
 
     def run(self, callback: Callable[[Progress], "bool | None"] | None) -> Model:
-        start = time.monotonic() - self.seconds
-        stopped = False
+        saved = time.monotonic()
+        start, stopped = saved - self.seconds, False
+        looked = self.step, self.seconds
         self._check_finite("the parameter", self.coordinates.tensors)
         while self.step < self.steps and not stopped and not self._exhausted():
             loss = self._one_step()
             self.step += 1
             self.seconds = time.monotonic() - start
             self._log_step(loss)
+            looked = self._replan(looked)
             if self.valid is not None and (self.step % self.settings.validate_every == 0 or self.step == self.steps):
                 self._validate()
             if callback is not None:
@@ -217,13 +224,29 @@ class _Training:
                     bool(callback(Progress(self.step, self.steps, loss, self.last_valid, self.best, self.model, self.settings)))
                 )
             last = self.step == self.steps or stopped or self._exhausted()
-            if self.keeper is not None and (last or self.step % self.settings.save_every == 0):
+            due = self.step % self.settings.save_every == 0 or time.monotonic() >= saved + SAVE_SECONDS
+            if self.keeper is not None and (last or due):
                 self._save()
+                saved = time.monotonic()
         if self.best_tensors is not None and not stopped:
             self.coordinates.push(self.best_tensors)
         else:
             self.coordinates.push(self._kept())
         return self.model
+
+    def _replan(self, looked: tuple[int, float]) -> tuple[int, float]:
+        """Every now and then, and before the end: as many more steps as the time allows at the pace since the last look (step,
+        seconds), but no more than planned. Returns when the last look was."""
+        allowed = self.settings.seconds
+        if allowed is None:
+            return looked
+        seconds = self._over_all(self.seconds) / self.world  # all processes do the same
+        if seconds - looked[1] < allowed / LOOKS and self.step < self.steps:
+            return looked
+        pace = (seconds - looked[1]) / (self.step - looked[0])
+        more = int(max(0.0, allowed - seconds) / pace) if pace > 0 else self.planned
+        self.steps = min(self.planned, self.step + more)
+        return self.step, seconds
 
     def _exhausted(self) -> bool:
         """Whether the last validations were no better than one before them."""

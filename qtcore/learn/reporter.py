@@ -32,8 +32,9 @@ class Reporter:
 
     def _show(self, progress: Progress) -> None:
         if sys.stderr.isatty():
+            batch = progress.settings.batch
             if self.bar is None:
-                batch, size = progress.settings.batch, os.get_terminal_size(sys.stderr.fileno())
+                size = os.get_terminal_size(sys.stderr.fileno())
                 self.bar = tqdm(
                     total=progress.steps * batch,
                     initial=(progress.step - 1) * batch,
@@ -44,8 +45,9 @@ class Reporter:
                     bar_format="{percentage:3.0f}%|{bar:8}| {remaining} left, {rate_fmt}{postfix}",
                 )
             valid = f"valid {in_bits(progress.valid)}, best {in_bits(progress.best)}"
+            self.bar.total = progress.steps * batch  # of a training that has to be done in time it may change
             self.bar.set_postfix_str(f"loss {progress.loss:.4f}, {valid}", refresh=False)
-            self.bar.update(progress.settings.batch)
+            self.bar.update(batch)
         elif progress.step % progress.settings.validate_every == 0 or progress.step == progress.steps:
             now = time.monotonic()
             speed = ""

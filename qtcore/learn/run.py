@@ -168,7 +168,7 @@ def check_config(folder: Path, config: dict[str, Any], resume: bool) -> None:
     for key, value in config["experiment"].items():
         old = before.get(key)
         if key == "settings":
-            free = ("epochs", "steps", "save_every")
+            free = ("epochs", "steps", "seconds", "save_every")
             old = {name: setting for name, setting in (DEFAULTS | old).items() if name not in free}
             value = {name: setting for name, setting in value.items() if name not in free}
         if json.loads(json.dumps(value)) != old:

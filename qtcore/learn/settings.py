@@ -30,6 +30,8 @@ class Settings:
     """Passes through the data; `steps` takes precedence."""
     steps: int | None = None
     """Number of minibatches."""
+    seconds: float | None = None
+    """Time there is: if steps turn out to take too long for it, fewer are done, and the rate falls sooner accordingly."""
     batch: int = 500
     """Samples in a minibatch, over all processes."""
     learning_rate: float = 0.01
@@ -58,7 +60,7 @@ class Settings:
     patience: int = 0
     """Stop after so many validations without a better one; 0 goes on to the end."""
     save_every: int = 200
-    """Steps between saved states."""
+    """Steps between saved states; one is also saved every half a minute, and at the end."""
 
     def __post_init__(self) -> None:
         if self.epochs is None and self.steps is None:
@@ -69,6 +71,7 @@ class Settings:
         checks = {
             "epochs": self.epochs is None or 0 < self.epochs < math.inf,
             "steps": self.steps is None or self.steps > 0,
+            "seconds": self.seconds is None or 0 < self.seconds < math.inf,
             "batch": self.batch > 0,
             "learning_rate": 0 < self.learning_rate <= MAX_RATE,
             "weight_decay": self.weight_decay >= 0 and self.weight_decay * self.learning_rate <= 1,

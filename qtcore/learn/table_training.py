@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -90,7 +91,7 @@ class Plan:
         if not {"steps", "epochs"} & given.keys():
             pace = _pace(copy.deepcopy(model), values, settings)
             most = max(LEAST_STEPS, PASSES * len(values) // settings.batch)
-            settings = replace(settings, steps=max(10, min(most, int(60 * minutes * USED / pace))))
+            settings = replace(settings, steps=max(10, min(most, int(60 * minutes * USED / pace))), seconds=60 * minutes)
         steps = settings.total_steps(len(values))
         if "validate_every" not in given:
             settings = replace(settings, validate_every=max(LEAST_BETWEEN, steps // VALIDATIONS))
@@ -170,9 +171,21 @@ def split(table: Table, seed: int = 0) -> tuple[Tensor, Tensor]:
     values = table.values[~table.values.isnan().all(1)]
     if len(values) < LEAST_ROWS:
         raise InputError(f"the table has {len(values)} rows with values, but it takes {LEAST_ROWS} to learn from.")
-    order = torch.randperm(len(values), generator=generator(seed, HELD_OUT))
-    count = min(MOST_HELD_OUT, max(2, round(SHARE * len(values)), min(LEAST_HELD_OUT, len(values) // 4)))
+    order, count = _order(len(values), seed)
     return values[order[count:]], values[order[:count]]
+
+
+def held_out(table: Table, seed: int = 0) -> list[int]:
+    """The numbers of the rows that a training with this seed holds out, from 0."""
+    known = (~table.values.isnan().all(1)).nonzero()[:, 0]
+    order, count = _order(len(known), seed)
+    return sorted(known[order[:count]].tolist())
+
+
+def _order(count: int, seed: int) -> tuple[Tensor, int]:
+    """A random order of so many rows, and how many of them, the first ones, are held out."""
+    order = torch.randperm(count, generator=generator(seed, HELD_OUT))
+    return order, min(MOST_HELD_OUT, max(2, round(SHARE * count), min(LEAST_HELD_OUT, count // 4)))
 
 
 class _Best:
@@ -195,14 +208,14 @@ class _Best:
 
 
 def _pace(model: TableModel, values: Tensor, settings: Settings) -> float:
-    """Seconds of a step."""
+    """Seconds of a step when nothing else keeps the machine busy: there will be fewer of them if it does."""
     times: list[float] = []
 
     def tick(_: Progress) -> None:
         times.append(time.perf_counter())
 
     fit(model, values, settings=replace(settings, steps=1 + TRIED), callback=tick)
-    return (times[-1] - times[0]) / TRIED
+    return min(after - before for before, after in itertools.pairwise(times))
 
 
 def _config(table: Table, plan: Plan) -> dict[str, Any]:

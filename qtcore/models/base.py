@@ -342,6 +342,14 @@ class Model(nn.Module):
 
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write parameters, configuration, engine and preprocessing statistics as one safetensors file."""
+        data = self.to_bytes()
+        try:  # through a temporary file of our own: save_file would leave one behind when killed
+            write_atomically(path, data)
+        except OSError as error:
+            raise ModelFileError(f"{path} could not be written ({error}).") from error
+
+    def to_bytes(self) -> bytes:
+        """The content of that file; `qtcore.models.files.from_bytes` makes a model of it."""
         self.check_data_format()
         engine = self.saved_engine()
         tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in self.state_dict().items()}
@@ -356,10 +364,7 @@ class Model(nn.Module):
         about = {"version": 2 if arrays else 1, "model": type(self).__name__, "config": config, "notes": record}
         about |= {} if engine is None else {"engine": engine}
         metadata = {FORMAT: json.dumps(about)}  # one key, so that the same model always gives the same bytes
-        try:  # through a temporary file of our own: save_file would leave one behind when killed
-            write_atomically(path, save(tensors, metadata))
-        except OSError as error:
-            raise ModelFileError(f"{path} could not be written ({error}).") from error
+        return save(tensors, metadata)
 
 
 class TemperedModel(Model):

@@ -3,6 +3,7 @@
 import json
 import os
 import reprlib
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ def load(name_or_path: "str | os.PathLike[str]", device: "torch.device | str" = 
         raise ModelFileError(f"{path} does not exist.") from error
     except (SafetensorError, OSError) as error:  # a folder, an unreadable file, a truncated file
         raise ModelFileError(f"{path} is not a complete safetensors file ({error}).") from error
+
+
+def from_bytes(data: bytes) -> Model:
+    """A model from the bytes of its file, checked as any file is."""
+    with tempfile.TemporaryDirectory() as folder:  # safetensors reads the words about a model from a file alone
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(data)
+        return load(path)
 
 
 def _read(path: Path, device: "torch.device | str") -> Model:

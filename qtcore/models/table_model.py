@@ -340,5 +340,4 @@ def _likeliest(answer: Answer) -> list[Any]:
     """The value that fills a gap of each row."""
     if not answer.column.is_number:
         return answer.best
-    mean = answer.mean.tolist()
-    return [round(value) for value in mean] if answer.column.kind == "count" else mean
+    return answer.column.rounded(answer.mean)

@@ -47,10 +47,10 @@ def text_of(path: "str | os.PathLike[str]") -> str:
 
 
 class Words:
-    """The words of a file, taken one after the other."""
+    """The words of a file, taken one after the other; of a given text, if it is not in a file of this machine."""
 
-    def __init__(self, path: "str | os.PathLike[str]") -> None:
-        self.path, self.text = Path(path), text_of(path)
+    def __init__(self, path: "str | os.PathLike[str]", text: str | None = None) -> None:
+        self.path, self.text = Path(path), text_of(path) if text is None else text
         self.words = self.text.split()
         self.next = 0
 
@@ -132,9 +132,9 @@ def is_number(word: str) -> bool:
     return True
 
 
-def read(path: "str | os.PathLike[str]") -> Graph:
-    """The graph in a .uai file; raise an InputError, with the line, for anything that is wrong."""
-    words = Words(path)
+def read(path: "str | os.PathLike[str]", text: str | None = None) -> Graph:
+    """The graph in a .uai file, or in a text of that name; raise an InputError, with the line, for anything that is wrong."""
+    words = Words(path, text)
     kind = words.take("MARKOV or BAYES")
     if kind.upper() not in KINDS:
         words.refuse(f"the file should begin with MARKOV or BAYES, not {kind[:40]!r}")
@@ -176,6 +176,11 @@ def write(
     path: "str | os.PathLike[str]", n_states: Sequence[int], scopes: Sequence[Sequence[int]], tables: Sequence[Floats]
 ) -> None:
     """Write a graph with these tables of log-potentials as a .uai file."""
+    write_atomically(path, written(n_states, scopes, tables))
+
+
+def written(n_states: Sequence[int], scopes: Sequence[Sequence[int]], tables: Sequence[Floats]) -> str:
+    """The text of such a file."""
     lines = ["MARKOV", str(len(n_states)), " ".join(map(str, n_states)), str(len(scopes))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope in scopes]
     for number, table in enumerate(tables):
@@ -184,7 +189,7 @@ def write(
         if not np.isfinite(potentials).all() or ((potentials == 0) & np.isfinite(table)).any():
             raise InputError(f"the potentials of factor {number} are too large or too small to be written as numbers.")
         lines += ["", str(table.size), " ".join(map(repr, potentials.ravel().tolist()))]
-    write_atomically(path, "\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
 
 
 def read_evidence(

@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -34,6 +34,8 @@ WORK = {"step": 3, "inference": 1}
 """What is timed, and how many times the forward pass's useful work it is."""
 NAIVE_BATCHES = {"rbm": (500, 100), "grbm": (20, 5, 1), "grid": (20, 4, 1)}
 """The naive twin is timed with that of these batches which is the quickest per sample: smaller ones stay in the caches."""
+USUAL_BATCHES = {"rbm": (100,), "grbm": (5,), "grid": (1,)}
+"""The one that it mostly is: a quick run tries no other."""
 NAIVE_STEP_BYTES = {"rbm": 6e6, "grbm": 0.75e9, "grid": 1e9}  # what the naive twin keeps of a sample for its gradient, about
 KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(2**40), "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 """With these in its environment, a process keeps memory that was freed. Without, the naive twin spends half of its time on
@@ -72,8 +74,9 @@ def seconds(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def compare(kind: str, what: str, repeats: int) -> dict[str, Any]:
-    """Seconds of a step or of an inference, fast and naive, measured in turn; the fast one several times as often."""
+def compare(kind: str, what: str, repeats: int, batches: Sequence[int]) -> dict[str, Any]:
+    """Seconds of a step or of an inference, fast and naive, measured in turn; the fast one several times as often. The naive
+    one is timed with that of these batches which suits it best."""
     model, query = case(kind)
     run = (lambda loss: step(loss, model)) if what == "step" else inference
     large, out = torch.rand(2, MULTIPLY, MULTIPLY)
@@ -88,9 +91,9 @@ def compare(kind: str, what: str, repeats: int) -> dict[str, Any]:
         return seconds(lambda: run(lambda: naive.loss(model, part))) * len(query) / len(part)
 
     room = 0.6 * _memory_bytes() / NAIVE_STEP_BYTES[kind] if what == "step" else len(query)
-    parts = [query[:size] for size in NAIVE_BATCHES[kind] if size <= room]
+    parts = [query[:size] for size in batches if size <= room]
     naively(parts[-1])
-    part = min(parts, key=lambda part: min(naively(part) for _ in range(2)))
+    part = min(parts, key=lambda part: min(naively(part) for _ in range(2))) if len(parts) > 1 else parts[0]
     times: dict[str, list[float]] = {name: [] for name in (*fast, "naive")}
     for _ in range(repeats):
         for name, work in fast.items():
@@ -104,7 +107,13 @@ def compare(kind: str, what: str, repeats: int) -> dict[str, Any]:
 
 
 def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Of this machine; 8 GiB where it does not say."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**33
+
+
+def _load() -> float:
+    """How many processes wanted a core in the last minute; Windows does not count them."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
 
 
 MULTIPLY = 1024
@@ -191,7 +200,7 @@ def one_query() -> dict[str, dict[str, float]]:
 
 def measure(quick: bool) -> dict[str, Any]:
     """All the numbers."""
-    repeats = 2 if quick else 5
+    repeats, batches = (2, USUAL_BATCHES) if quick else (5, NAIVE_BATCHES)
     result: dict[str, Any] = {
         "machine": {
             "processor": _processor(),
@@ -200,11 +209,12 @@ def measure(quick: bool) -> dict[str, Any]:
             "backend": str(kernels.backend()),
         },
         "versions": {"qtcore": qtcore.__version__},
-        "load_before": os.getloadavg()[0],
+        "load_before": _load(),
     }
     tasks = tqdm([*product(CASES.items(), WORK)], disable=not sys.stderr.isatty(), desc="steps and inference")
     result["cases"] = {
-        f"{title}: {what}": alone(compare, kind, what, repeats, environment=KEEPING) for (title, kind), what in tasks
+        f"{title}: {what}": alone(compare, kind, what, repeats, batches[kind], environment=KEEPING)
+        for (title, kind), what in tasks
     }
     result["grid_share"] = {}
     for (title, kind), (what, passes) in product(CASES.items(), WORK.items()):
@@ -236,7 +246,7 @@ def samples(quick: bool) -> Iterator[str]:
     """Lines of a table of joint samples; a quick run draws an eighth."""
     yield "| | seconds | processor seconds |"
     yield "|---|---|---|"
-    load = os.getloadavg()[0]
+    load = _load()
     for title, name, n, block in SAMPLES:
         model = qtcore.load(name)
         nothing = torch.zeros(1, model.size, dtype=torch.bool)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import platform
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from qtcore.errors import ModelFileError, UnknownNameError, nearest
 from qtcore.inference import Gibbs
 from qtcore.inference.questions import acquire, consistency
 from qtcore.learn import advil, pcd
-from qtcore.learn.query_training import generator
+from qtcore.learn.query_training import Progress, generator
 from qtcore.metrics import BITS, Score, nll
 from qtcore.models.base import Model
 from qtcore.models.dbm import DBM
@@ -99,8 +100,10 @@ class Budget:
     """A small fraction of the paper's training, as a test run."""
 
 
-def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds: int) -> list[Cell]:
-    """The cells of a table, restricted to some methods and datasets (all if none are named)."""
+def cells(
+    table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds: int, models: tuple[str, ...] = ()
+) -> list[Cell]:
+    """The cells of a table, restricted to some methods, models and datasets (all if none are named)."""
     selected: list[Cell] = []
     for seed in range(seeds):
         if table in ("table1", "all"):
@@ -130,38 +133,43 @@ def cells(table: str, methods: tuple[str, ...], datasets: tuple[str, ...], seeds
         selected += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
     if table in ("grid", "all"):
         selected += [Cell("grid", "random", "none", "border")]
-    for what, names in (("method", methods), ("dataset", datasets)):
+    wanted = {"method": methods, "model": models, "dataset": datasets}
+    for what, names in wanted.items():
         known = {getattr(cell, what) for cell in selected}
         for name in names:
             if name not in known:
                 raise UnknownNameError(f"there is no {what} named {name!r} in {table}; {nearest(name, sorted(known))}")
-    return [cell for cell in selected if (not methods or cell.method in methods) and (not datasets or cell.dataset in datasets)]
+    return [cell for cell in selected if all(not names or getattr(cell, what) in names for what, names in wanted.items())]
 
 
 # ---------------------------------------------------------------------- training
 
 
-def train(cell: Cell, budget: Budget, folder: Path | None = None) -> Model:
-    """Train the model of a cell."""
+def train(cell: Cell, budget: Budget, folder: Path | None = None, report: Callable[[Progress], None] | None = None) -> Model:
+    """Train the model of a cell; query training reports its progress."""
     start = time.monotonic()
     experiment = EXPERIMENTS.get(f"{cell.model}/{cell.dataset}")
     dataset = data.load(experiment.dataset if experiment else cell.dataset)
-    trainer = {"qt": _train_qt, "pcd": _train_pcd, "advil": _train_advil}[cell.method]
-    model = trainer(cell, dataset, budget, folder)
+    if cell.method == "qt":
+        model = _train_qt(cell, dataset, budget, folder, report)
+    else:
+        model = (_train_pcd if cell.method == "pcd" else _train_advil)(cell, dataset, budget)
     about = model.provenance
     about.dataset, about.source, about.method, about.seed = dataset.name, dataset.source, cell.method, cell.seed
     about.minutes, about.quick = round((time.monotonic() - start) / 60, 2), budget.quick
     return model
 
 
-def _train_qt(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None) -> Model:
+def _train_qt(
+    cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None, report: Callable[[Progress], None] | None
+) -> Model:
     experiment = recipe(f"{cell.model}/{cell.dataset}").seeded(cell.seed)
     if budget.quick:
         experiment = experiment.shortened(len(dataset.train), QUICK)
-    return experiment.run(dataset, folder, resume=folder is not None)
+    return experiment.run(dataset, folder, resume=folder is not None, callback=report)
 
 
-def _train_pcd(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None) -> Model:
+def _train_pcd(cell: Cell, dataset: Dataset, budget: Budget) -> Model:
     hidden = HIDDEN_UNITS.get(cell.dataset, 50)
     rates, iterations = ((0.1,), 40) if budget.quick else (pcd.RATES, 1000)
     rate, result = pcd.select(dataset.train, dataset.valid, hidden, rates, iterations=iterations, seed=cell.seed)
@@ -170,7 +178,7 @@ def _train_pcd(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None
     return result.model
 
 
-def _train_advil(cell: Cell, dataset: Dataset, budget: Budget, folder: Path | None) -> Model:
+def _train_advil(cell: Cell, dataset: Dataset, budget: Budget) -> Model:
     hidden, visible = HIDDEN_UNITS.get(cell.dataset, 50), dataset.train.shape[1]
     model: Model
     if cell.model == "dbm":
@@ -349,10 +357,19 @@ def checkpoint_path(assets: Path, cell: Cell) -> Path:
     return assets / "checkpoints" / f"{cell.name}.safetensors"
 
 
-def read_record(assets: Path, cell: Cell) -> dict[str, Any] | None:
-    """The stored record, if there is one; raises ModelFileError if it is damaged."""
-    path = record_path(assets, cell)
-    if not path.exists():
+def stored(path: Callable[[Path, Cell], Path], folders: Sequence[Path], cell: Cell) -> Path | None:
+    """The cell's checkpoint, or its record, in the first of these folders that has one."""
+    return next((found for folder in folders if (found := path(folder, cell)).exists()), None)
+
+
+def read_record(folders: Sequence[Path], cell: Cell) -> dict[str, Any] | None:
+    """The stored record, if there is one; raises ModelFileError if it is damaged.
+
+    Where a folder has a model of its own, the records of later folders are about another one.
+    """
+    own = [folder for folder in folders if checkpoint_path(folder, cell).exists()]
+    path = stored(record_path, folders[: folders.index(own[0]) + 1] if own else folders, cell)
+    if path is None:
         return None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -363,6 +380,6 @@ def read_record(assets: Path, cell: Cell) -> dict[str, Any] | None:
     raise ModelFileError(f"{path} is damaged; remove it, and its cell is scored anew.")
 
 
-def read_model(assets: Path, cell: Cell) -> Model | None:
-    path = checkpoint_path(assets, cell)
-    return load(path) if path.exists() else None
+def read_model(folders: Sequence[Path], cell: Cell) -> Model | None:
+    path = stored(checkpoint_path, folders, cell)
+    return None if path is None else load(path)

@@ -43,6 +43,12 @@ class Matrix(NamedTuple):
     records: list[list[Record]]
     """Those of each row."""
 
+    def with_records(self) -> "Matrix":
+        """Its rows that have a record."""
+        kept = [place for place, used in enumerate(self.records) if used]
+        rows, figures, records = ([each[place] for place in kept] for each in (self.rows, self.figures, self.records))
+        return self._replace(rows=rows, figures=figures, records=records)
+
 
 def _figure(records: list[Record], part: str) -> tuple[float, float] | None:
     found = mean_over_seeds(records, part)

@@ -1,9 +1,12 @@
 """The tables as plots, by matplotlib: the paper's figures next to ours."""
 
 import math
+from hashlib import sha256
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
+
+from PIL import Image
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.metrics import BITS
@@ -135,9 +138,41 @@ def _plot_heat(matrices: list[Matrix], path: Path) -> None:
 
 
 def _save(figure: Any, path: Path) -> None:
-    figure.tight_layout()
-    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+    """Write the picture, unless the file shows the same already: another matplotlib would draw it with some other bytes."""
+    shown = _shown(figure)
+    if _described(path) != shown:
+        figure.tight_layout()
+        about = {"Description": shown}
+        write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110, metadata=about))
     _pyplot().close(figure)
+
+
+def _shown(figure: Any) -> str:
+    """A digest of all numbers and words in a plot."""
+    parts: list[Any] = []
+    for ax in figure.axes:
+        ticks = [label.get_text() for label in ax.get_yticklabels()]
+        parts += [ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale(), ticks]
+        for line in ax.lines:
+            parts += [line.get_label(), str(line.get_color()), str(line.get_marker()), _rounded(line.get_xydata())]
+        if ax.images:  # a heat map, with its numbers as texts
+            parts += [label.get_text() for label in ax.get_xticklabels()]
+            parts += [(text.get_text(), *text.get_position()) for text in ax.texts]
+        parts += [_rounded(segment) for bars in ax.collections for segment in bars.get_segments()]
+    return f"sha256 of what is shown: {sha256(repr(parts).encode()).hexdigest()}"
+
+
+def _rounded(points: Any) -> list[str]:
+    return [f"{number:.6g}" for point in points for number in point]
+
+
+def _described(path: Path) -> str | None:
+    """The description in a picture, if there is one."""
+    try:
+        with Image.open(path) as picture:
+            return picture.info.get("Description")
+    except OSError:  # there is none, or it is no picture
+        return None
 
 
 def _pyplot() -> Any:
@@ -149,17 +184,20 @@ def _pyplot() -> Any:
     return plt
 
 
-def plot(name: str, records: list[Record], path: Path) -> None:
-    """Plot a group of tables as dots: ours filled, the paper's open, one line per row."""
+def plot(name: str, records: list[Record], path: Path, whole: bool = True) -> None:
+    """Plot a group of tables as dots: ours filled, the paper's open, one line per row; of all, or of those with a record."""
     others = {"depth": _plot_curves, "joint": _plot_joint, "questions": _plot_questions}
     if name in others:
         others[name](records, path)
         return
     if name in MATRICES:
-        _plot_heat(MATRICES[name](records), path)
+        matrices = MATRICES[name](records)
+        _plot_heat(matrices if whole else [matrix.with_records() for matrix in matrices], path)
         return
     plt = _pyplot()
-    shown = panels(name, records)
+    shown = [table for table in panels(name, records, whole) if table.rows]
+    if not shown:
+        return
     height = 1.3 + 0.36 * len(shown[0].rows)
     figure, axes = plt.subplots(1, len(shown), figsize=(5.5 * len(shown) + 1, height), sharey=True, squeeze=False)
     for ax, table in zip(axes[0], shown, strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.models.provenance import Provenance
-from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS, QUESTION_COLUMNS
+from qtcore.paper.experiments import ASKED_ABOUT, CARDINALITY, JOINT_COLUMNS, QUESTION_COLUMNS
 from qtcore.paper.figures import MISSING as MISSING
 from qtcore.paper.figures import NOT_COMPARABLE as NOT_COMPARABLE
 from qtcore.paper.figures import NOT_SAMPLED as NOT_SAMPLED
@@ -212,11 +212,29 @@ EXPLAINED = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS, "queries":
 """What is said below a group of tables; ERRORS below the others."""
 
 
-def markdown(name: str, records: list[Record]) -> str:
+def made(name: str, records: list[Record], whole: bool = True) -> list[Table]:
+    """A group of tables, with all their rows or with those that have a record."""
+    tables = TABLES[name][1](records)
+    if whole:
+        return tables
+    kept = [table._replace(rows=[row for row in table.rows if row.records]) for table in tables]
+    return [table for table in kept if table.rows]
+
+
+def row_of(record: Record) -> tuple[str, ...]:
+    """Which row of its table a record belongs to; some stand beside others there."""
+    name, dataset = record["table"], record["dataset"]
+    if name == "table1":
+        return name, record["model"], dataset
+    if name == "joint":
+        return name, dataset.removesuffix(CARDINALITY)
+    return name, record["method"], record["model"], dataset
+
+
+def markdown(name: str, records: list[Record], whole: bool = True) -> str:
     """A group of tables as Markdown."""
-    heading, make = TABLES[name]
-    lines = [f"# {heading}", ""]
-    for table in make(records):
+    lines = [f"# {TABLES[name][0]}", ""]
+    for table in made(name, records, whole):
         lines += [f"## {table.title}", ""] if table.title else []
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
@@ -282,10 +300,10 @@ def histories(records: list[Record], table: str) -> list[tuple[str, list[list[fl
     return curves
 
 
-def panels(name: str, records: list[Record]) -> list[Table]:
+def panels(name: str, records: list[Record], whole: bool = True) -> list[Table]:
     """A group of tables as one table per panel of its plot: figures that share an axis, without Gibbs and random guess."""
     tables = []
-    for table in TABLES[name][1](records):
+    for table in made(name, records, whole):
         rows = [row for row in table.rows if all(isinstance(cell, Compared) for cell in row.cells)]
         if name == "grid":  # IoU and NCE have no axis in common
             for place, column in enumerate(table.columns):

@@ -25,6 +25,9 @@ def guarded(main: Callable[[], "int | None"]) -> None:
     stderr and exit code 2; Ctrl-C becomes exit code 130. Anything else is a bug and keeps its traceback.
     """
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115  (closed)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # Windows writes to files and pipes in an encoding without − and ×
+            stream.reconfigure(errors="replace")
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set by qtcore/__init__.py
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -148,9 +148,15 @@ class Column:
         low, high = np.array(self.low)[states], np.array(self.high)[states]
         if self.kind == "count":
             return [int(value) for value in np.minimum(np.floor(low + uniform * (high - low + 1)), high)]
-        digits = 3 - math.floor(math.log10(self.high[-1] - self.low[0]))  # a thousandth of the range, as nobody knows it better
-        rounded = np.clip(np.round(low + uniform * (high - low), digits), low, high)
-        return [float(value) for value in rounded]
+        return [float(value) for value in np.clip(self.rounded(low + uniform * (high - low)), low, high)]
+
+    def rounded(self, values: Floats) -> list[float]:
+        """To whole numbers in a column of counts, else to about a thousandth of its range, as nobody knows them better."""
+        if self.kind == "count":
+            return [round(value) for value in values.tolist()]
+        half = max(self.high[-1] / 2 - self.low[0] / 2, math.ulp(0.0))  # the whole range may be beyond all numbers
+        digits = 3 - math.floor(math.log10(half))
+        return [round(value, digits) for value in values.tolist()]
 
     # ------------------------------------------------------------------ numbers from probabilities
 

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -116,14 +116,21 @@ def _of_columns(columns: list[tuple[Any, Any]]) -> Cells:
 # CSV
 
 
-def read_csv(path: "str | os.PathLike[str]") -> Cells:
+def read_csv(source: "str | os.PathLike[str] | IO[bytes]") -> Cells:
     """The cells of a CSV file in UTF-8 whose first line names the columns; with commas, semicolons or tabs between them."""
-    path = Path(path)
+    if not isinstance(source, str | os.PathLike):
+        return _read(source, "the table")
+    path = Path(source)
     if path.is_dir():
         raise InputError(f"{path} is a folder; give a table (CSV).")
     if not path.exists():
         raise InputError(f"{path} does not exist; give a table (CSV).")
-    lines = _lines(path)
+    with open(path, "rb") as file:
+        return _read(file, str(path))
+
+
+def _read(file: "IO[bytes]", path: str) -> Cells:
+    lines = _lines(file, path)
     first = next(lines, "")
     delimiter = _delimiter(first)
     reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, skipinitialspace=True, strict=True)
@@ -149,13 +156,12 @@ def read_csv(path: "str | os.PathLike[str]") -> Cells:
     return {name: [text(cell) for cell in column] for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
-def _lines(path: Path) -> Iterator[str]:
-    with open(path, "rb") as file:
-        for count, raw in enumerate(file, 1):
-            try:
-                yield raw.decode("utf-8-sig" if count == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise InputError(f"{path}, line {count}: this is no text in UTF-8; save the table so.") from error
+def _lines(file: "IO[bytes]", path: str) -> Iterator[str]:
+    for count, raw in enumerate(file, 1):
+        try:
+            yield raw.decode("utf-8-sig" if count == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}, line {count}: this is no text in UTF-8; save the table so.") from error
 
 
 def _delimiter(line: str) -> str:
@@ -168,14 +174,15 @@ def _said(delimiter: str) -> str:
     return {",": "a comma", ";": "a semicolon"}.get(delimiter, "a tab")
 
 
-def _names(path: Path, row: list[str]) -> list[str]:
+def _names(path: str, row: list[str]) -> list[str]:
     """Names of the columns; one without gets the name of its place, as the index that pandas writes."""
     names = [name.strip() or f"column {place}" for place, name in enumerate(row, 1)]
     if all(text(name) is None or number(name) is not None for name in row):
         raise InputError(f"{path}: the first line must name the columns, but it holds {', '.join(row)[:60]!r}.")
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise InputError(f"{path}: columns {names.index(name) + 1} and {place + 1} are both named {name!r}.")
+    first: dict[str, int] = {}
+    for place, name in enumerate(names, 1):
+        if first.setdefault(name, place) != place:
+            raise InputError(f"{path}: columns {first[name]} and {place} are both named {name!r}.")
     return names
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -45,9 +45,9 @@ class Table:
 
     @classmethod
     def read(
-        cls, path: "str | os.PathLike[str]", schema: "Schema | Mapping[str, Any] | None" = None, bins: int = BINS
+        cls, path: "str | os.PathLike[str] | IO[bytes]", schema: "Schema | Mapping[str, Any] | None" = None, bins: int = BINS
     ) -> "Table":
-        """The table in a CSV file in UTF-8, whose first line names the columns."""
+        """The table in a CSV file in UTF-8 (a path, or a file opened to read bytes), whose first line names the columns."""
         table = object.__new__(cls)
         table._take(read_csv(path), schema, bins)
         return table

@@ -50,9 +50,7 @@ class Server(NamedTuple):
 def served(options: dict[str, str] | None = None, settings: dict[str, str] | None = None) -> Iterator[Server]:
     """`make app` without make: shipped models and pictures only, whatever data this machine has. The system chooses the
     port: one that we had found free could be somebody else's by now."""
-    limits = re.search(r"^LIMITS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert limits is not None
-    command = [sys.executable, "-m", "panel", "serve", "app/", "--address", "localhost", "--port", "0", *limits[1].split()]
+    command = [sys.executable, "-m", "qtcore", "app", "--port", "0", "--no-show", "--"]
     command += ["--log-format", "%(asctime)s %(levelname)s %(name)s: %(message)s"]  # so that an error can be told from the rest
     command += [part for option in (options or {}).items() for part in option if part]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QTCORE_")}

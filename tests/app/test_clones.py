@@ -3,7 +3,7 @@
 import numpy as np
 from qtcore_app.clones import UNKNOWN, clone_colours, colours, sides
 from qtcore_app.colours import tables
-from qtcore_app.pages.contours import trained
+from qtcore_app.drawings import trained
 
 
 def test_sides_of_a_square() -> None:

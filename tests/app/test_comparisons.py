@@ -56,7 +56,7 @@ def test_clicks_and_another_model(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison.row.clicks = [1, 1]
     comparison.row.clicks = [99, 2]  # not one of ours
     assert changes == ["pcd"]
-    assert comparison.row.labels[comparison.row.selected] == "PCD weights"
+    assert comparison.row.labels[comparison.row.selected] == "trained with PCD"
     comparison.use("dbm/adult", 10)  # for which there are no PCD weights
     assert comparison.value == ""
     assert comparison.row.selected == 0

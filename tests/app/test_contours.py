@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from qtcore_app.pages.contours import labels_of
+from qtcore_app.drawings import labels_of
 from qtcore_app.pictures import drawings
 
 from qtcore.data.border import CONTOUR, IN, OUT, border_labels

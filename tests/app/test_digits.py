@@ -1,6 +1,7 @@
 """Digits & tables: what is offered, and pages that an address describes."""
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from PIL import Image
 from qtcore_app import engine, samples
 from qtcore_app.components.record import KNOWN, TARGET, UNKNOWN
 from qtcore_app.frames import unpack
+from qtcore_app.pages import pixels
 from qtcore_app.pages.digits import DigitsPage
-from qtcore_app.pages.pixels import PixelsPage
+from qtcore_app.pages.pixels import OPENS_WITH, PixelsPage
 from qtcore_app.pages.records import RecordPage
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes
@@ -179,3 +181,63 @@ def test_a_gif_of_two_models() -> None:
         assert image.format == "GIF"
         assert image.size > (4 * 200, 2 * 200)
         assert image.n_frames == 11  # type: ignore[attr-defined]
+
+
+def stroke(page: PixelsPage, weights: np.ndarray, image: np.ndarray) -> None:
+    """What the browser sends after one."""
+    packet = struct.pack("<I", page.painter.seq + 1) + weights.astype(np.uint8).tobytes() + image.astype(np.uint8).tobytes()
+    page.painter.packet = packet
+
+
+def test_what_is_drawn_is_evidence_and_has_no_truth() -> None:
+    shell = Shell("?page=digits")
+    page = shown(DigitsPage(shell), "digits")
+    assert isinstance(page, PixelsPage)
+    assert page.gallery.selected == page.number == OPENS_WITH["digits"]
+    page.draw_row.clicks = [0, 1]
+    assert (page.painter.weights.max(), page.painter.image.max(), page.gallery.selected) == (0, 0, -1)
+    weights, image = np.zeros((8, 8)), np.zeros((8, 8))
+    weights[1:7, 4], image[1:7, 4] = 255, 200
+    stroke(page, weights, image)
+    described, (run,) = unpack(page.player.frames)
+    assert not described["truth"]
+    assert described["without"]["nce"] == pixels.UNKNOWN
+    query = qtcore.Query(
+        torch.from_numpy(image.reshape(1, -1).astype(np.float32) / 255), torch.from_numpy(weights.reshape(1, -1) > 0)
+    )
+    with torch.no_grad():
+        p = qtcore.load("rbm/digits")(query).probs[0].reshape(8, 8)
+    np.testing.assert_allclose(run[-1, 0] / 255, p, atol=1 / 255)
+    again = shown(DigitsPage(Shell(shell.states["digits"].to_query())), "digits")
+    assert isinstance(again, PixelsPage)
+    np.testing.assert_array_equal(again.painter.image, image)
+    np.testing.assert_array_equal(again.painter.weights, weights)
+    assert (again.number, again.draw_row.selected) == (-1, 0)
+
+
+def test_a_picture_that_comes_back_by_undo_is_scored_again() -> None:
+    page = shown(DigitsPage(Shell("?page=digits&image=test-2")), "digits")
+    assert isinstance(page, PixelsPage)
+    picture, hidden = page.painter.image.copy(), np.full((8, 8), 255)
+    hidden[0] = 0
+    page.draw_row.clicks = [0, 1]
+    stroke(page, hidden, picture)
+    assert (page.number, page.gallery.selected, page.draw_row.selected) == (2, 2, -1)
+    assert unpack(page.player.frames)[0]["truth"]
+    picture[3, 3] = 255 - picture[3, 3]
+    stroke(page, hidden, picture)
+    assert (page.number, page.draw_row.selected) == (-1, 0)
+
+
+def test_hidden_pixels_are_hatched_where_nothing_is_known() -> None:
+    page = shown(DigitsPage(Shell("?page=digits")), "digits")
+    assert isinstance(page, PixelsPage)
+    assert unpack(page.player.frames)[0]["hidden"] == np.flatnonzero(page.painter.weights == 0).tolist()
+
+
+def test_the_page_opens_with_a_digit_that_is_found_but_not_at_once() -> None:
+    page = shown(DigitsPage(Shell("?page=digits")), "digits")
+    assert isinstance(page, PixelsPage)
+    _, (run,) = unpack(page.player.frames)
+    error = np.abs(run[:, 0].astype(float) - page.painter.image)[:, page.painter.weights == 0].mean(1) / 255
+    assert error[-1] < 0.1 < 2 * error[-1] < error[2]

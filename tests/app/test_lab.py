@@ -1,20 +1,23 @@
-"""The lab's mathematics, its address, and what it takes from a browser."""
+"""The lab's mathematics, and its page."""
 
 import json
-import logging
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from qtcore_app.components.lab import ACTIONS, LabView, decode_action
+from qtcore_app.components.lab import LabView
 from qtcore_app.lab import inference, training
-from qtcore_app.lab.graphs import GRAPHS, PRESETS, Lab, decode, default, encode, preset
-from qtcore_app.pages.lab import LabPage, applied
+from qtcore_app.lab.address import encode
+from qtcore_app.lab.drawings import GRAPHS
+from qtcore_app.lab.graphs import PRESETS, Lab, default, preset
+from qtcore_app.lab.model import model, query
+from qtcore_app.lab.picture import curves, picture
+from qtcore_app.pages.lab import LabPage
 from qtcore_app.shell import Shell
 
-from qtcore import exact, examples
+from qtcore import exact
 from qtcore.inference.bp.binary import transfer
 
 ALL = [(key, name) for key in GRAPHS for name in PRESETS]
@@ -71,7 +74,7 @@ def test_exact_marginals_are_sums_over_all_states(key: str, name: str) -> None:
 
 def test_temperature_goes_from_the_largest_state_to_sums() -> None:
     lab = preset("tree", "random", 2)
-    best = exact.most_probable(inference.model(lab), inference.query(lab)).visible[0].numpy()
+    best = exact.most_probable(model(lab), query(lab)).visible[0].numpy()
     cold = inference.layers(replace(lab, temperature=0.0)).beliefs[-1]
     np.testing.assert_array_equal(cold > 0.5, best == 1)
     np.testing.assert_allclose(inference.layers(replace(lab, temperature=0.01)).beliefs[-1], cold, atol=0.02)
@@ -83,7 +86,7 @@ def test_temperature_goes_from_the_largest_state_to_sums() -> None:
 def test_on_a_tree_belief_propagation_is_exact_at_its_own_temperature(key: str, temperature: float) -> None:
     lab = replace(preset(key, "random", 3), temperature=temperature, layers=8)
     lab = replace(lab, evidence=(-1, 1, *lab.evidence[2:]))
-    shown = inference.picture(lab)
+    shown = picture(lab)
     np.testing.assert_allclose(shown["beliefs"][-1], shown["exact"], atol=2e-4)
     if temperature < 1:
         assert np.abs(inference.exact_marginals(lab) - shown["exact"]).max() > 0.01  # not those of sums
@@ -104,15 +107,15 @@ def test_at_temperature_0_the_best_states_are_compared(key: str, name: str) -> N
 
 def test_trained_parameters_are_compared_with_the_marginals_of_the_true_ones() -> None:
     lab = replace(preset("loop", "frustrated"), temperature=0.0, trained=(0.5,) * 8, shown=1)
-    np.testing.assert_allclose(inference.picture(lab)["exact"], inference.exact_marginals(lab), atol=1e-4)
+    np.testing.assert_allclose(picture(lab)["exact"], inference.exact_marginals(lab), atol=1e-4)
 
 
 def test_curves_are_the_transfer_function() -> None:
-    curves = inference.curves(-1.5, 0.5)
-    x, w = torch.tensor(curves["x"]), torch.tensor(-1.5)
+    drawn = curves(-1.5, 0.5)
+    x, w = torch.tensor(drawn["x"]), torch.tensor(-1.5)
     for name, T in (("now", 0.5), ("zero", 0.0), ("one", 1.0)):
-        np.testing.assert_allclose(curves[name], transfer(x, w, T).numpy(), atol=1e-3)
-    assert min(curves["zero"]) == -1.5
+        np.testing.assert_allclose(drawn[name], transfer(x, w, T).numpy(), atol=1e-3)
+    assert min(drawn["zero"]) == -1.5
 
 
 # ---------------------------------------------------------------------- converged, oscillating, not yet
@@ -164,12 +167,12 @@ def test_scores_of_the_truth() -> None:
     asked = training.queries(lab)
     np.testing.assert_allclose(
         training.exact_answers(lab, asked)[:7].numpy(),
-        exact.marginals(inference.model(lab), asked[:7]).probs[..., 1].numpy(),  # type: ignore[attr-defined]
+        exact.marginals(model(lab), asked[:7]).probs[..., 1].numpy(),  # type: ignore[attr-defined]
         atol=1e-9,
     )
     bits = training.states(4)
-    log_p = exact.log_likelihood(inference.model(lab), bits)
-    np.testing.assert_allclose(training.log_joint(inference.model(lab)).flatten().numpy(), log_p.numpy(), atol=1e-9)
+    log_p = exact.log_likelihood(model(lab), bits)
+    np.testing.assert_allclose(training.log_joint(model(lab)).flatten().numpy(), log_p.numpy(), atol=1e-9)
     assert training.score(lab).likelihood == pytest.approx(float((log_p.exp() * log_p).sum()) / math.log(2))
     assert training.score(preset("tree", "random", 1)).error < 1e-9
 
@@ -182,7 +185,7 @@ def test_training_makes_a_worse_model_that_answers_better() -> None:
     assert after.nce < before.nce
     assert after.likelihood < before.likelihood
     assert training.train(lab, 25) == trained  # seeded
-    assert trained.trained_for == (1.0, 0.0, 10.0)
+    assert trained.trained_for == (1.0, 0.0, 10.0, 0.0)
     assert len(trained.trained) == 15
 
 
@@ -193,176 +196,10 @@ def test_hidden_variables_stay_hidden() -> None:
     trained = training.train(lab, 50, lambda progress: bool(steps.append(progress.step)) or progress.step == 2)
     assert steps == [1, 2]
     assert len(trained.trained) == 8 + 6
-    assert inference.picture(trained)["shown"] == 1
+    assert picture(trained)["shown"] == 1
 
 
-# ---------------------------------------------------------------------- the address
-
-
-def test_the_address_holds_the_lab() -> None:
-    for key, name in ALL:
-        lab = preset(key, name, 7)
-        assert decode(encode(lab)) == lab
-        full = replace(
-            lab,
-            evidence=(1, 0, *lab.evidence[2:]),
-            strength=0.85,
-            temperature=0.3,
-            damping=0.45,
-            layers=12,
-            selected="n1",
-            hand=3,
-            sent=(0, 3, 1, 0),
-            trained=tuple(0.125 * k - 0.5 for k in range(len(lab.couplings) + len(lab.biases))),
-            trained_for=(1.0, 0.15, 30.0),
-            shown=1,
-        )
-        assert decode(encode(full)) == full
-        assert len(encode(full)) < 400
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "",
-        "loop",
-        "nonsense~1~2~3~4~5~6",
-        "loop~200_200_200~200_0_0_0~uuuu~100_100_0~40~m0",
-        "loop~200_200_200_900~200_0_0_0~uuuu~100_100_0~40~m0",
-        "loop~200_200_200_x~200_0_0_0~uuuu~100_100_0~40~m0",
-        "loop~200_200_200_-200~200_0_0_0~uuu~100_100_0~40~m0",
-        "loop~200_200_200_-200~200_0_0_0~uu2u~100_100_0~40~m0",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_101_0~40~m0",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_100~40~m0",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~4000000~m0",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m8",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~q1",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~41_0",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~0_8",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~0_" + "1_" * 300,
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~~1_5",
-        "loop~200_200_200_-200~200_0_0_0~uuuu~100_100_0~40~m0~~1_0_0_0_0_0_0_0_0~100_0",
-        "loop~" + "9" * 5000 + "~200_0_0_0~uuuu~100_100_0~40~m0",
-        "rbm~" + "_".join(["0"] * 8) + "~0_0_0_0_0_0~uuuu1u~100_100_0~40~m0",
-    ],
-)
-def test_other_addresses_are_none_of_a_lab(bad: str) -> None:
-    assert decode(bad) is None
-
-
-def test_such_an_address_opens_the_default() -> None:
-    shell = Shell()
-    shell.states["lab"] = replace(shell.states["lab"], graph="nonsense~1~2~3~4~5~6", layer="77777")
-    page = LabPage(shell)
-    assert page.lab == default()
-    assert page.component.layer == -1
-
-
-# ---------------------------------------------------------------------- actions
-
-
-@pytest.fixture(scope="module")
-def lab_page() -> LabPage:
-    """A page for tests that leave it as it is."""
-    return LabPage(Shell())
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        None,
-        b"secret",
-        "secret",
-        [],
-        [1],
-        [0, "forget"],
-        [True, "forget"],
-        ["secret", "forget"],
-        [1, "secret"],
-        [1, ["secret"]],
-        [1, "forget", 1],
-        [1, "strength"],
-        [1, "strength", "secret"],
-        [1, "strength", math.nan],
-        [1, "strength", math.inf],
-        [1, "strength", None],
-        [1, "evidence", 0, True],
-        [1, "evidence", 0, 1, 2, 3],
-        {"secret": 1},
-    ],
-)
-def test_bad_packets_are_ignored_and_logged_without_their_bytes(
-    bad: object, lab_page: LabPage, caplog: pytest.LogCaptureFixture
-) -> None:
-    page, before = lab_page, lab_page.lab
-    with caplog.at_level(logging.WARNING):
-        page.component.packet = bad
-        assert decode_action(bad) is None
-    assert page.lab == before
-    assert "ignored an action" in caplog.text
-    assert "secret" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("action", "numbers"),
-    [
-        ("graph", [6]),
-        ("graph", [-1]),
-        ("graph", [0.5]),
-        ("preset", [3]),
-        ("strength", [2.1]),
-        ("strength", [-0.1]),
-        ("temperature", [1.5]),
-        ("damping", [1.0]),
-        ("layers", [0]),
-        ("layers", [1e9]),
-        ("coupling", [4, 0]),
-        ("coupling", [0.5, 0]),
-        ("coupling", [0, 3.1]),
-        ("bias", [-1, 0]),
-        ("bias", [0, 1e300]),
-        ("evidence", [4, 1]),
-        ("evidence", [0, 2]),
-        ("select", [3, 0]),
-        ("select", [0, 4]),
-        ("select", [0, -1]),
-        ("hand", [41]),
-        ("send", [8, 0]),
-        ("send", [0, 99]),
-        ("show", [1]),
-        ("show", [2]),
-    ],
-)
-def test_actions_out_of_bounds_change_nothing(action: str, numbers: list[float]) -> None:
-    assert len(numbers) == ACTIONS[action]
-    assert applied(default(), action, numbers) is None
-
-
-def test_actions() -> None:
-    lab = default()
-
-    def after(action: str, *numbers: float) -> Lab:
-        result = applied(lab, action, list(numbers))
-        assert result is not None
-        return result
-
-    assert after("evidence", 2, 1).evidence == (-1, -1, 1, -1)
-    assert after("coupling", 1, -0.5).couplings == (2.0, -0.5, 2.0, -2.0)
-    assert after("bias", 3, 0.25).biases == (2.0, 0.0, 0.0, 0.25)
-    assert after("strength", 0.5).parameters()[0] == (1.0, 1.0, 1.0, -1.0)
-    assert after("graph", 4).key == "complete"
-    assert set(after("preset", 0).couplings) == {examples.SIZE}
-    assert after("select", 1, 2).edge == 2
-    assert after("layers", 7).layers == 7
-    lab = after("send", 3, 5)
-    assert (lab.hand, lab.sent, lab.selected) == (5, (3,), "m3")
-    lab = after("send", 4, 1)
-    assert lab.sent == (3, 4)
-    assert after("send", 0, 1).sent == (3, 0)  # from an earlier one on
-    assert after("parallel").hand == -1
-    trained = replace(lab, trained=(0.5,) * 8, shown=1)
-    assert trained.parameters(True) == ((0.5,) * 4, (0.5,) * 4)
-    assert trained.changed(strength=0.5).trained == ()
+# ---------------------------------------------------------------------- the page
 
 
 def test_the_page_answers_and_remembers() -> None:

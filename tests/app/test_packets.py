@@ -50,7 +50,9 @@ def test_bad_packets_are_ignored_and_logged_without_their_bytes(bad: object, cap
 
 
 def test_drawings_are_black_and_white() -> None:
-    assert decode_packet(packet(1, np.zeros(12), np.full(12, 3)), SHAPE, drawable=True) is None
+    grey = packet(1, np.zeros(12), np.full(12, 3))
+    assert decode_packet(grey, SHAPE, drawable=True) is None
+    assert decode_packet(grey, SHAPE, drawable=True, grey=True) is not None
 
 
 def test_painter_listens_to_good_packets_only() -> None:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from qtcore_app import app_hooks, sessions
+from qtcore_app import hooks, sessions
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +31,11 @@ class Guest:
         return 1000 * float(self.clock.seconds - self.last)
 
     def come(self) -> bool:
-        app_hooks.on_session_created(self)  # type: ignore[arg-type]
+        hooks.on_session_created(self)  # type: ignore[arg-type]
         return sessions.admitted(self.id)
 
     def go(self) -> None:
-        app_hooks.on_session_destroyed(self)  # type: ignore[arg-type]
+        hooks.on_session_destroyed(self)  # type: ignore[arg-type]
 
 
 def test_there_is_room_for_so_many(clock: SimpleNamespace) -> None:

@@ -66,6 +66,17 @@ def test_hidden_pixels_are_hatched_and_the_others_are_as_they_are() -> None:
         assert colours == {sheets.HATCH, lightest}
 
 
+def test_layer_0_knows_nothing_of_hidden_pixels() -> None:
+    page = FacesPage(Shell("?page=faces"))
+    sheet = sheet_of(page)
+    area = slice(sheet._top(0), sheet._top(0) + sheet.height), slice(sheet.left[1], sheet.left[1] + sheet.width)
+    first, second = ((pixels(sheet.png(layer))[area] == sheets.HATCH).all(-1) for layer in (0, 1))
+    hidden = (page.painter.weights == 0).repeat(sheet.zoom, 0).repeat(sheet.zoom, 1)
+    assert first[hidden].any()
+    assert not first[~hidden].any()
+    assert not second.any()
+
+
 def test_a_gif_is_slow_enough_to_be_looked_at() -> None:
     sheet = sheet_of(FacesPage(Shell("?compare=layers-5")))
     with Image.open(io.BytesIO(sheet.gif())) as image:

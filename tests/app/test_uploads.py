@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 from qtcore_app import uploads
-from qtcore_app.pages.contours import labels_of
+from qtcore_app.drawings import labels_of
 from qtcore_app.uploads import UploadError, drawing_from, face_from, thinned
 
 from qtcore.data.border import CONTOUR, IN, border_labels

@@ -97,7 +97,7 @@ def ask(model: FactorGraph, query: Any, engine: Any) -> None:
 engines = st.builds(
     BP,
     n_layers=st.integers(0, 5),
-    schedule=st.sampled_from(["flooding", "sequential", "residual"]),
+    schedule=st.sampled_from(["flooding", "sequential", "random", "residual"]),
     damping=st.sampled_from([0.0, 0.0, 0.5, 0.99]),
     temperature=st.sampled_from([1.0, 1.0, 0.0, 0.3, 1e-3, 1e5]),
 )

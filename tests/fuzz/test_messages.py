@@ -27,6 +27,7 @@ SECRETS = ("Traceback", "site-packages", ".py", str(Path.home()), str(Path(__fil
 ODD: list[Any] = [
     *(None, True, 0, -1, 1, 2, 7, 10**6, 10**30, 0.5, -1e308, [], {}, "", MARK, "?page=lab", MARK * 1000, "<script>", "\0"),
     *([MARK], [1, MARK], [MARK, 1], [0, 1], [-1, 5], [10**9, 1], [1, "train"], [1, "graph", 2], [1, "layers", 1e9], [[[[]]]]),
+    *([1, "kind", 0, 3], [1, "move", 0, 1, 0], [1, "train", 0], [1, "stop"], [1, [[1, None]]], [1, "filled"]),
     *([1, "send", -3, 99], [3, "select", 0, 0], [5, "evidence", 1, 2], [1, f"?page={MARK}"], ["png", 0, 1], ["gif", 99, 2]),
     *({"type": "number", "value": "nan"}, {"type": "number", "value": "+inf"}, {"id": "p1001"}, {MARK: MARK}),
     *({"type": "bytes", "data": base64.b64encode(data).decode()} for data in (b"", b"\0" * 4, b"\1\0\0\0" + bytes(560))),

@@ -10,6 +10,7 @@ from torch import Tensor
 import qtcore
 from qtcore import RBM, GaussianRBM, GridMRF, PairwiseMRF, Query
 from qtcore.errors import InputError, NotFiniteError
+from qtcore.learn import query_training
 from qtcore.learn.query_training import VALID, Progress, generator
 from qtcore.learn.settings import Settings
 from qtcore.metrics import BITS, nce, score
@@ -397,3 +398,28 @@ def test_patience_ends_a_training_that_gets_no_better() -> None:
         callback=lambda progress: bool(steps.append(progress.step)),  # type: ignore[func-returns-value]
     )
     assert steps[-1] == model.provenance.step + 6 < 500  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("times", "steps"),
+    [
+        ([1.0] * 40, 40),  # there would be time for more
+        ([4.0] * 40, 20),
+        ([2.0] * 10 + [20.0] * 30, 13),  # the machine gets busy
+        ([1.0] * 10 + [20.0] * 2 + [1.0] * 28, 40),  # for a while
+        ([100.0] * 40, 1),
+    ],
+)
+def test_steps_that_take_too_long_become_fewer(times: list[float], steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 steps are planned, and there are 80 seconds."""
+    now, seen = [0.0], list[Progress]()
+
+    def step(training: Any) -> float:
+        now[0] += times[training.step]
+        return 0.5
+
+    monkeypatch.setattr(query_training.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(query_training._Training, "_one_step", step)
+    fit(RBM(4, 2), torch.ones(20, 4), steps=40, seconds=80, callback=lambda progress: seen.append(progress))
+    assert seen[-1].step == seen[-1].steps == steps
+    assert sum(times[: steps - 1]) < 80

@@ -467,3 +467,22 @@ def test_devices(name: str) -> None:
 def test_a_device_that_is_not_there(name: str) -> None:
     with pytest.raises(InputError, match="there is no device named"):
         device(name)
+
+
+def test_a_run_that_is_shorter_than_its_interval_is_saved_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed without warning, it once lost all of its training. States also go by the clock, which moves here but once."""
+    clock = iter([0.0, *[query_training.SAVE_SECONDS] * 1000])
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    fit(whole, save_every=10**6)
+    monkeypatch.setattr(query_training.time, "monotonic", lambda: next(clock))
+
+    def crash(progress: Progress) -> None:
+        if progress.step == 2:
+            raise Crash
+
+    with pytest.raises(Crash):
+        fit(broken, save_every=10**6, callback=crash)
+    monkeypatch.undo()
+    assert state(broken)[1]["step"] == 1
+    fit(broken, save_every=10**6, resume=True)
+    assert_same_run(broken, whole)

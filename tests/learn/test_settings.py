@@ -14,6 +14,7 @@ from qtcore.learn.settings import Settings
     ("name", "value"),
     [
         *[("epochs", value) for value in (0.0, -1.0, math.nan, math.inf)],
+        *[("seconds", value) for value in (0.0, -1.0, math.nan, math.inf, "1")],
         *[("learning_rate", value) for value in (0.0, -0.1, math.nan, math.inf, 1e31)],
         *[("decay_from", value) for value in (-0.1, 1.1, math.nan)],
         *[("averaging", value) for value in (-0.1, 1.0, math.nan)],

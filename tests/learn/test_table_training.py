@@ -13,7 +13,7 @@ import qtcore
 from qtcore.errors import InputError
 from qtcore.learn.query_training import VALID, Progress, generator
 from qtcore.learn.run import BEST, CONFIG
-from qtcore.learn.table_training import Plan, split
+from qtcore.learn.table_training import Plan, held_out, split
 from qtcore.query import Mask, Query, cardinality, gaps
 from qtcore.tabular import Table
 
@@ -145,6 +145,15 @@ def test_a_stopped_training_keeps_the_best_weights() -> None:
     again = qtcore.metrics.score(model, valid.repeat(5, 1), model.queries(), generator(VALID), batch=60)
     assert again.mean * qtcore.metrics.BITS == pytest.approx(min(scores), abs=1e-5)
     assert (len(train), len(valid)) == (260, 40)
+
+
+def test_which_rows_are_held_out() -> None:
+    table = Table({"a": [None, *range(60)] * 2, "b": [None, *range(60, 120)] * 2}, bins=60)
+    _, valid = split(table, seed=3)
+    numbers = held_out(table, seed=3)
+    assert numbers == sorted(set(numbers))
+    assert sorted(valid.tolist()) == sorted(table.values[numbers].tolist())
+    assert held_out(table, seed=4) != numbers
 
 
 def test_a_run_in_a_folder_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:

@@ -127,7 +127,9 @@ def test_fill_by_the_likeliest_level_and_the_expected_number() -> None:
     answers, filled = made.ask(ROWS), made.fill(ROWS).as_dict()
     assert filled["work"] == ["a", answers["work"].best[1], "b"]
     assert filled["age"] == [30, round(answers["age"].mean[1]), 90]
-    assert filled["height"][0] == pytest.approx(answers["height"].mean[0])
+    height, mean = made.schema["height"], float(answers["height"].mean[0])
+    assert abs(filled["height"][0] - mean) <= (height.high[-1] - height.low[0]) / 1000
+    assert len(repr(filled["height"][0])) < len(repr(mean))
     assert filled["id"] == [None, "x", None]
     assert made.fill(ROWS[2:]).as_dict()["age"] == [90]
 

@@ -178,3 +178,10 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, rows:
     path.write_text(csv_text(cells), encoding="utf-8", newline="")
     assert read_csv(path) == cells
     assert len(list(csv.reader(io.StringIO(csv_text(cells), newline="")))) == 1 + len(rows)
+
+
+def test_a_file_that_is_open(tmp_path: Path) -> None:
+    data = b"a,b\n1,x\n,y\n"
+    assert read_csv(io.BytesIO(data)) == read_csv(written(tmp_path, data)) == {"a": ["1", None], "b": ["x", "y"]}
+    with pytest.raises(InputError, match=r"^the table, line 2: there are 3 fields"):
+        qtcore.Table.read(io.BytesIO(b"a,b\n1,2,3\n"))

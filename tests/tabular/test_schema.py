@@ -269,3 +269,14 @@ def test_describe() -> None:
         "note: 'age' is left out: it has another whole number in every row, as an identifier has.",
         "note: 'k' is left out: all its values are '1'.",
     ]
+
+
+@pytest.mark.parametrize(
+    "ends", [(0.0, 1.0), (-1.5e308, 1.5e308), (0.0, 5e-324), (10.0, 10.0001), (1e-310, 2e-310), (-3.0, 1e6)]
+)
+def test_numbers_are_given_to_a_thousandth_of_their_range(ends: tuple[float, float]) -> None:
+    made = Column("it", "real", low=ends, high=ends, mean=ends)
+    values = np.array([ends[0] / 3 + ends[1] / 3 * 2, *ends])
+    for value, said in zip(values, made.rounded(values), strict=True):
+        assert abs(said / 2 - value / 2) <= max((ends[1] / 2 - ends[0] / 2) / 1000, 5e-324)
+    assert made.draw([0, 1], np.array([0.2, 0.3])) == [*ends]

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from qtcore_app.state import encode_bytes
 
 from .helpers import FACE, at_widths, drag, open_page, wait_until
 
@@ -22,7 +23,9 @@ def status(page: "Page", said: str) -> None:
 
 
 def test_six_faces_and_the_next_question(page: "Page", app_url: str) -> None:
-    open_page(page, app_url)
+    left_half = np.full(FACE, 255, np.uint8)
+    left_half[:, :10] = 0
+    open_page(page, app_url, f"?image=dream-0&mask={encode_bytes(left_half)}")
     button = page.get_by_role("button", name="six samples", exact=True)
     button.focus()
     page.keyboard.press("Enter")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw
-from qtcore_app.pages.contours import OPENS_WITH, galleries
+from qtcore_app.drawings import galleries
+from qtcore_app.pages.contours import OPENS_WITH
 from qtcore_app.state import decode_bytes
 
 from .helpers import GRID, drag, hidden, open_page, picture, seq, state, tool, wait_for_another, wait_for_result, wait_until
@@ -26,7 +27,7 @@ def test_opens_with_a_result(page: "Page", app_url: str) -> None:
     open_page(page, app_url, PAGE)
     assert picture(page, "contour").shape == (*GRID, 3)
     assert page.locator(".qt.player").get_attribute("data-layer") == "30"
-    for title in ("Segmentation", "Entropy", "Winning clone", "IoU"):
+    for title in ("Segmentation", "Entropy", "Most probable clone", "IoU"):
         assert page.get_by_text(title).first.is_visible()
     for label in ("CONTOUR", "IN", "OUT"):
         assert page.locator(".legend").get_by_text(label, exact=True).is_visible()

@@ -7,7 +7,20 @@ from qtcore_app.components.record import KNOWN, SET_0, SET_1, TARGET, UNKNOWN
 from qtcore_app.samples import samples
 from qtcore_app.state import decode_bytes
 
-from .helpers import at_widths, drag, hidden, open_page, picture, seq, set_size, state, wait_for_result, wait_until
+from .helpers import (
+    at_widths,
+    drag,
+    hidden,
+    open_page,
+    picture,
+    seq,
+    set_size,
+    state,
+    tool,
+    wait_for_another,
+    wait_for_result,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -41,7 +54,7 @@ def test_digits_open_with_a_result(page: "Page", app_url: str) -> None:
     assert picture(page, "mean").shape == (*DIGIT, 3)
     assert page.locator(".qt.player").get_attribute("data-layer") == "10"
     assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == "32"
-    for title in ("Probability of 1", "Entropy", "Difference from the truth", "Residual", "Bits per hidden pixel"):
+    for title in ("Probability of 1", "Entropy", "Error (p − original)", "Residual", "Bits per hidden pixel"):
         assert page.get_by_text(title).first.is_visible()
 
 
@@ -152,6 +165,75 @@ def test_a_record_in_the_address(page: "Page", app_url: str) -> None:
     open_record(page, app_url, address.removeprefix(f"{app_url}app"))
     assert bars(page) == seen
     assert page.locator(".qt.record").get_attribute("data-layer") == "6"
+
+
+def test_a_digit_is_drawn_with_the_pointer_and_by_keyboard(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, PAGE)
+    page.get_by_role("button", name="draw your own", exact=True).click()
+    stage = page.locator(".qt.painter .stage")
+    page.locator(".qt.painter .stage[data-hidden='64']").wait_for()
+    before = picture(page, "mean")
+    drag(page, DIGIT, (1, 4), (6, 4))
+    wait_until(page, lambda: hidden(page, DIGIT).sum() == 58)
+    wait_for_another(page, "mean", before)
+    assert not hidden(page, DIGIT)[1:7, 4].any()
+    page.get_by_text("The truth of a drawing is not known.").wait_for()
+    tool(page, "pencil")
+    for key in ("Tab", "Shift+Tab"):  # away and back
+        page.keyboard.press(key)
+    stage.focus()
+    page.keyboard.press("Enter")  # the cursor appears in the middle, at (4, 4)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    wait_until(page, lambda: not hidden(page, DIGIT)[4, 5], "the pixel that was drawn by keyboard")
+    drawn = decode_bytes(state(page).pixels, DIGIT)
+    assert drawn is not None
+    assert (np.argwhere(drawn == 255).tolist()) == [[1, 4], [2, 4], [3, 4], [4, 4], [4, 5], [5, 4], [6, 4]]
+    drag(page, DIGIT, (0, 0), button="right")  # the dark ground is evidence as well
+    wait_until(page, lambda: not hidden(page, DIGIT)[0, 0])
+    page.get_by_label("image 3", exact=True).click()
+    wait_until(page, lambda: state(page).image == "test-2" and not state(page).pixels)
+
+
+def test_a_board_is_clicked(page: "Page", app_url: str) -> None:
+    open_record(page, app_url, "?page=digits&model=rbm/connect4")
+    page.get_by_role("button", name="nothing", exact=True).click()
+    square = page.locator(".qt.record .square[data-square=d1]")
+    assert page.locator(".qt.record .square").count() == 42
+    wait_until(page, lambda: square.get_attribute("data-role") == "known")
+    page.locator(".qt.record [data-pick=unknown]").click()
+    square.click()
+    wait_until(page, lambda: (board(page)[9:12] == KNOWN).sum() == 0 and (board(page) == UNKNOWN).sum() == 3)
+    d1 = slice(3 * 18, 3 * 18 + 3)
+    assert (board(page)[d1] == UNKNOWN).all()
+    page.locator(".qt.record [data-pick=o]").click()
+    square.click()
+    wait_until(page, lambda: board(page)[d1].tolist() == [SET_0, SET_0, SET_1])
+    assert square.text_content() == "○"
+    page.locator(".qt.record [data-pick=asked]").click()
+    square.press("ArrowRight")
+    page.keyboard.press("Enter")
+    wait_until(page, lambda: (board(page)[72:75] == TARGET).all(), "the square to the right")
+    box, above = (page.locator(f".qt.record .square[data-square={name}]").bounding_box() for name in ("d1", "d6"))
+    assert box is not None
+    assert above is not None
+    assert above["y"] < box["y"]
+
+
+def board(page: "Page") -> np.ndarray:
+    result = decode_bytes(state(page).record, (1, 126))
+    return np.full(126, KNOWN, np.uint8) if result is None else result[0]
+
+
+def test_many_variables_are_searched(page: "Page", app_url: str) -> None:
+    open_record(page, app_url, "?page=digits&model=rbm/nips")
+    lines = page.locator(".qt.record .line:not([hidden])")
+    assert lines.count() == 500
+    page.get_by_label("find a variable").fill("variable 499")
+    assert lines.all_inner_texts()[0].split("\n")[1:2] == ["variable 499"]
+    assert lines.count() == 1
+    page.get_by_label("find a variable").fill("")
+    assert lines.count() == 500
 
 
 def test_another_dataset(page: "Page", app_url: str) -> None:

@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from qtcore_app import masks
-from qtcore_app.state import decode_bytes
+from qtcore_app.state import decode_bytes, encode_bytes
 from qtcore_app.uploads import MAX_BYTES
+
+import qtcore
+from qtcore.data import faces_offline
 
 from .conftest import Contexts
 from .helpers import (
     FACE,
+    at_widths,
     centre,
     drag,
     hidden,
@@ -30,6 +35,8 @@ from .helpers import (
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+LEFT_HALF = np.full(FACE, 255, np.uint8)
+LEFT_HALF[:, :10] = 0
 START = "?image=dream-1"  # nothing hidden
 
 
@@ -40,7 +47,7 @@ def test_opens_with_a_result(page: "Page", app_url: str) -> None:
     assert np.ptp(mean) > 100
     assert page.locator(".qt.player").get_attribute("data-done") == "true"
     assert page.locator(".qt.player").get_attribute("data-layer") == "50"
-    assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == str(28 * 10)
+    assert page.locator(".qt.painter .stage").get_attribute("data-hidden") == str(28 * 20 * 4 // 5)
 
 
 def test_the_score_has_two_baselines_and_smoothed_samples_none(page: "Page", app_url: str) -> None:
@@ -276,9 +283,54 @@ def test_the_filmstrip_and_the_badge(page: "Page", app_url: str) -> None:
     assert int(changed.get_attribute("data-largest") or 0) > 0
     page.keyboard.press("Home")
     assert changed.text_content() == "no change"
-    open_page(page, app_url, START)
-    assert page.locator(".qt.player .badge").get_attribute("data-state") == "converged"
-    assert "converged at layer" in (page.locator(".qt.player .badge").text_content() or "")
+    open_page(page, app_url, "?image=dream-5&mask=" + encode_bytes(LEFT_HALF))
+    model, seen = qtcore.load("grbm/frey"), torch.from_numpy(LEFT_HALF.reshape(1, -1) > 0)
+    with torch.no_grad():
+        trace = model.trace(qtcore.Query(faces_offline(grain=True)[5:6], seen))
+        periods = [int(layer.info["period"][0]) for layer in trace]
+    settled = max(layer for layer, period in enumerate(periods) if period != 1) + 1
+    assert 3 < settled < 50
+    badge = page.locator(".qt.player .badge")
+    assert (badge.get_attribute("data-state"), badge.text_content()) == ("converged", f"converged at layer {settled}")
+
+
+def test_at_first_hidden_pixels_are_hatched(page: "Page", app_url: str) -> None:
+    """Layer 0 knows nothing of them; the filmstrip shows it too."""
+    open_page(page, app_url, "?layer=0")
+    cover = np.array([143, 163, 176], np.uint8)
+    covered = (picture(page, "mean") == cover).all(-1)
+    assert covered.sum() == 448
+    page.get_by_label("One layer on (→)").click()
+    assert not (picture(page, "mean") == cover).all(-1).any()
+    small = page.locator(".qt.player .strip canvas").first.evaluate(
+        "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)"
+    )
+    assert ((np.array(small).reshape(*FACE, 4)[..., :3] == cover).all(-1) == covered).all()
+
+
+PLAYED = """() => new Promise((done) => {
+    const player = [...document.querySelectorAll("*")].flatMap(function look(e) {
+        return e.shadowRoot ? [...e.shadowRoot.querySelectorAll("*")].flatMap(look) : e.matches(".qt.player") ? [e] : []
+    })[0]
+    const times = []
+    new MutationObserver(() => {
+        times.push([Number(player.dataset.layer), performance.now()])
+        if (Number(player.dataset.layer) === 50) done(times)
+    }).observe(player, {attributes: true, attributeFilter: ["data-layer"]})
+    window.playing = true
+})"""
+
+
+def test_the_first_layers_are_played_slowly(page: "Page", app_url: str) -> None:
+    open_page(page, app_url, "?layer=0")
+    assert page.get_by_label("speed").input_value() == "auto"
+    page.evaluate("window.played = (" + PLAYED + ")()")
+    page.get_by_label("Play the layers (space)").click()
+    layers, times = np.array(page.evaluate("window.played")).T
+    assert layers.tolist() == list(range(1, 51))
+    steps = np.diff(times)
+    assert steps[:2].min() > 300  # at most about three a second
+    assert np.median(steps[-20:]) < np.median(steps[:3])
 
 
 def test_reduced_motion_plays_one_step_at_a_time(own_page: "Page", app_url: str) -> None:
@@ -289,6 +341,39 @@ def test_reduced_motion_plays_one_step_at_a_time(own_page: "Page", app_url: str)
     wait_until(page, lambda: page.locator(".qt.player").get_attribute("data-layer") == "4", "one step")
     page.wait_for_timeout(400)  # four steps of a play
     assert page.locator(".qt.player").get_attribute("data-layer") == "4"
+
+
+def test_why_a_pixel_is_believed_to_be_so(page: "Page", app_url: str) -> None:
+    """By pointer and by keyboard; the picture fits into the window."""
+    open_page(page, app_url, "?image=dream-5&mask=" + encode_bytes(LEFT_HALF))
+    page.get_by_role("button", name="why", exact=True).click()
+    why, head = page.locator(".qt.why"), page.locator(".qt.why .head")
+
+    def explained(pixel: str) -> None:
+        wait_until(page, lambda: why.get_attribute("data-pixel") == pixel and head.get_attribute("data-busy") == "false", pixel)
+
+    explained("10-5")
+    assert 1 <= why.locator("ol li b").count() <= 6
+    assert 1 <= why.locator(".units canvas").count() <= 8
+    assert "Pixel (row 10, column 5): " in (why.locator(".claim").text_content() or "")
+    for width in at_widths(page, 1280, 390):
+        box = why.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
+    maps = why.locator(".picture")
+    box = maps.nth(1).bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 3.5 / 20 * box["width"], box["y"] + 12.5 / 28 * box["height"])
+    explained("12-3")
+    maps.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    explained("12-4")
+    wait_until(page, lambda: state(page).pixel == "12-4")
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.get_by_text("This pixel is seen").wait_for()
 
 
 def test_a_click_shows_the_marginal_of_a_pixel(page: "Page", app_url: str) -> None:

@@ -21,7 +21,7 @@ SCRIPTS = (
     "'-(window.hurt=1)-'",
 )
 FIELDS = ("model", "image", "mask", "pixels", "compare", "noise", "layer", "pixel", "graph", "record", "nope")
-SHOWN = {"results": "table", "lab": ".qt.lab"}
+SHOWN = {"results": "table", "lab": ".qt.lab", "yourdata": ".qt.trainer button"}
 
 
 def unhurt(page: "Page") -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from qtcore_app.lab.graphs import Lab, decode, default, encode
+from qtcore_app.lab.address import decode, encode
+from qtcore_app.lab.graphs import SCHEDULES, Lab, default
 
 from .helpers import at_widths, open_page, state, wait_until
 
@@ -108,7 +109,7 @@ def test_clicking_an_arrow_sends_one_message(page: "Page", app_url: str) -> None
     page.keyboard.press("ArrowLeft")
     wait_until(page, lambda: number(lab, "layer") == 1)
     assert values() == sent
-    page.locator("[data-mode=parallel]").click()
+    page.locator("[data-schedule=flooding]").click()
     wait_until(page, lambda: lab.get_attribute("data-mode") == "parallel" and number(lab, "layer") == 40)
 
 
@@ -188,6 +189,40 @@ def test_sliders(page: "Page", app_url: str) -> None:
     wait_until(page, lambda: number(lab, "last") == 12)
     page.locator("[data-preset=ferromagnetic]").click()
     wait_until(page, lambda: set(shared(page).couplings) == {1.5})
+
+
+def test_schedules_from_the_same_start_with_log_z(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    log_z = lambda kind: float(page.locator(f"[data-log-z={kind}]").inner_text())  # noqa: E731
+    true, found = log_z("exact"), set()
+    for name in SCHEDULES:
+        page.locator(f"button[data-schedule={name}]").click()
+        wait_until(page, lambda name=name: lab.get_attribute("data-run") == name and number(lab, "layer") == 40)
+        assert log_z("exact") == true
+        assert abs(log_z("bethe") - true) > 0.05  # there is a loop
+        page.keyboard.press("Home")
+        wait_until(page, lambda: number(lab, "layer") == 0)
+        found.add(tuple(bars(page)))
+        page.keyboard.press("End")
+    assert len(found) == 1
+    set_knob(page, "temperature", 0.5)
+    page.get_by_text("Bethe needs T = 1").wait_for()
+
+
+def test_speed_and_starting_over(page: "Page", app_url: str) -> None:
+    lab = open_lab(page, app_url)
+    page.keyboard.press("Home")
+    wait_until(page, lambda: number(lab, "layer") == 0)
+    page.get_by_label("speed").select_option("15 layers/s")
+    page.locator("[data-name=play]").click()
+    seen = {number(lab, "layer")}
+    wait_until(page, lambda: seen.add(number(lab, "layer")) or number(lab, "layer") == 40)
+    assert seen <= set(range(0, 41, 5))
+    page.locator("[data-node='2']").click()
+    wait_until(page, lambda: shared(page).evidence[2] == 1)
+    set_knob(page, "damping", 0.5)
+    page.get_by_role("button", name="start over").click()
+    wait_until(page, lambda: shared(page) == default())
 
 
 @pytest.mark.parametrize("key", ["chain", "tree", "grid", "complete", "rbm"])

@@ -33,6 +33,7 @@ def test_root_leads_to_faces(own_page: "Page", app_url: str) -> None:
     [
         ("contours", ".qt.player canvas[data-map=contour]"),
         ("digits", ".qt.player canvas[data-map=mean]"),
+        ("yourdata", ".qt.trainer button"),
         ("lab", ".qt.lab svg.transfer"),
         ("results", ".results table.figures"),
     ],
@@ -328,6 +329,7 @@ def test_on_a_phone(page: "Page", app_url: str) -> None:
         ("?page=faces", [".qt.painter", ".qt.player", ".qt.gallery"]),
         ("?page=contours&compare=layers-5", [".qt.painter", ".qt.player", ".qt.gallery"]),
         ("?page=digits&model=rbm/adult", [".qt.choices >> nth=0", ".qt.record"]),
+        ("?page=yourdata", [".qt.choices >> nth=0", ".qt.trainer"]),
         ("?page=lab", [".lab .middle", ".lab .right", ".lab .left"]),
         ("?page=results", [".results"]),
     ):
@@ -379,18 +381,25 @@ def test_the_tour_leads_through_the_pages(page: "Page", app_url: str) -> None:
     open_page(page, app_url, "?image=dream-1")
     page.get_by_role("button", name="Tour").click()
     for number, (name, title, _) in enumerate(CARDS, 1):
-        page.get_by_text(f"{number} of 5: {title}").wait_for()
+        page.get_by_text(f"{number} of {len(CARDS)}: {title}").wait_for()
         wait_until(page, lambda name=name: state(page).page == name)
-        content = page.locator(".qt.painter:visible, .qt.record:visible, .qt.lab:visible, .results:visible").first
+        content = page.locator(
+            ".qt.painter:visible, .qt.record:visible, .qt.trainer:visible, .qt.lab:visible, .results:visible"
+        ).first
         content.wait_for()
         end = page.get_by_role("button", name="End the tour")
         wait_until(page, lambda end=end, content=content: below(end, content), "the page below the card", 20)
+        if name in ("faces", "contours", "digits"):  # the page is played
+            player = page.locator(".qt.player:visible")
+            wait_until(page, lambda player=player: int(player.get_attribute("data-layer") or 0) > 0, "the play")
+        if name == "contours":
+            assert state(page).image == "drawing"
         if number == 1:  # the page below the card goes on working
             drag(page, FACE, (5, 15), (5, 18))
             wait_for_result(page, 0)
-        page.get_by_role("button", name="Next" if number < 5 else "Back", exact=True).click()
-    page.get_by_text("4 of 5").wait_for()
+        page.get_by_role("button", name="Next" if number < len(CARDS) else "Back", exact=True).click()
+    page.get_by_text(f"{len(CARDS) - 1} of {len(CARDS)}").wait_for()
     assert page.locator("math").first.is_visible()
     page.get_by_role("button", name="End the tour").click()
-    page.get_by_text("4 of 5").wait_for(state="hidden")
-    assert state(page).page == "contours"
+    page.get_by_text(f"{len(CARDS) - 1} of {len(CARDS)}").wait_for(state="hidden")
+    assert state(page).page == CARDS[-2][0]

@@ -7,10 +7,14 @@ from qtcore_app.components.painter import Painter, decode_packet
 from qtcore_app.components.player import Player
 from qtcore_app.components.record import Record
 from qtcore_app.components.skip import Skip
+from qtcore_app.components.why import Why
+from qtcore_app.components.yourdata import Asker, ColumnsView, Trainer
 
 __all__ = [
     "Address",
+    "Asker",
     "Choices",
+    "ColumnsView",
     "Completions",
     "Gallery",
     "Knobs",
@@ -18,6 +22,8 @@ __all__ = [
     "Player",
     "Record",
     "Skip",
+    "Trainer",
     "Upload",
+    "Why",
     "decode_packet",
 ]

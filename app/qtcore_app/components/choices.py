@@ -65,6 +65,7 @@ class Upload(JSComponent):
     label = param.String(default="Upload a picture…")
     accept = param.String(default="image/png,image/jpeg,image/gif,image/bmp,image/webp")
     max_bytes = param.Integer(default=MAX_BYTES, constant=True)
+    what = param.String(default="pictures", constant=True)
     file = param.Bytes(default=b"")
     problem = param.String(default="", doc="Why the last file was refused, or is not to be trusted.")
 

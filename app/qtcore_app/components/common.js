@@ -85,8 +85,9 @@ function button(name, label, action, filled = false) {
 }
 
 // The play button and its clock, for anything that steps through layers: `at()` and `last()` are the layer shown and the last
-// one, `put(layer)` shows a layer on the way, `move(layer)` goes there and stays; `wait()` gives the milliseconds between two.
-function makeClock({at, last, put, move, wait}) {
+// one, `put(layer)` shows a layer on the way, `move(layer)` goes there and stays; `wait()` gives the milliseconds between two,
+// `stride()` how many layers later the next one is.
+function makeClock({at, last, put, move, wait, stride = () => 1}) {
   let timer = null
   const still = window.matchMedia("(prefers-reduced-motion: reduce)")
   const face = button("play", "Play the layers (space)", toggle, true)
@@ -94,12 +95,17 @@ function makeClock({at, last, put, move, wait}) {
   function toggle() {
     if (timer) move(at())
     else if (still.matches) move(at() >= last() ? 0 : at() + 1) // reduced motion: one step per press
-    else { look("pause", "Pause (space)"); tick(); put(at() >= last() ? 0 : at()) }
+    else start()
+  }
+  function start() {
+    if (still.matches) return // whoever wants reduced motion plays step by step
+    look("pause", "Pause (space)"); tick(); put(at() >= last() ? 0 : at())
   }
   function tick() {
     timer = setTimeout(() => {
-      if (at() + 1 >= last()) { move(last()); return }
-      tick(); put(at() + 1)
+      const next = at() + stride()
+      if (next >= last()) { move(last()); return }
+      tick(); put(next)
     }, wait())
   }
   function stop() { clearTimeout(timer); timer = null; look("play", "Play the layers (space)") }
@@ -111,7 +117,7 @@ function makeClock({at, last, put, move, wait}) {
     acts[event.key]()
     event.preventDefault()
   }
-  return {face, stop, key, get running() { return timer !== null }}
+  return {face, start, stop, key, get running() { return timer !== null }}
 }
 
 // Keys go to `act(event, target)`: those pressed inside `root`, or wherever the focus is when `wide`, as on a page of our own

@@ -2,6 +2,12 @@
 
 const SMALL = 0.01 // the largest error of beliefs that are called correct
 
+function download({name, text}) {
+  const link = node("a", {href: URL.createObjectURL(new Blob([text], {type: "text/plain"})), download: name})
+  link.click()
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000)
+}
+
 export function render({model, el}) {
   let data = JSON.parse(model.data), follow = model.layer < 0, cursor = model.layer, night = false
   let inFlight = 0, sentAt = 0, waiting = null, unanswered = [] // the last: numbers of messages sent by hand
@@ -19,7 +25,8 @@ export function render({model, el}) {
     tell(...action)
   }
   function act(action, ...numbers) {
-    if (action === "node") {
+    if (drawing.on && action === "node") drawing.mark(numbers[0])
+    else if (action === "node") {
       const [i] = numbers, value = data.evidence[i]
       if (i >= data.visible) tell("select", 0, i)
       else tell("evidence", i, value === -1 ? 1 : value === 1 ? 0 : -1)
@@ -40,10 +47,13 @@ export function render({model, el}) {
     const row = node("label", {class: "knob"}, node("span", {class: "line"}, caption, output), input)
     caption.textContent = words
     let held = false
+    const reach = Number(high)
     input.addEventListener("input", () => { held = true; output.textContent = show(Number(input.value)); slide(...change(Number(input.value))) })
     input.addEventListener("change", () => { held = false; waiting = null; tell(...change(Number(input.value))) })
     return {row, set(value, text, locked = false) {
       if (text && caption.textContent !== text) { caption.textContent = text; input.setAttribute("aria-label", text) }
+      const ends = Math.max(reach, Math.ceil(Math.abs(value))) // numbers from a file may lie beyond
+      if (low < 0) { input.max = String(ends); input.min = String(-ends) }
       input.disabled = locked; row.title = locked ? "Of the query-trained parameters: show the true ones to change them" : ""
       if (!held) { input.value = String(value); output.textContent = show(Number(value)) }
     }}
@@ -61,35 +71,55 @@ export function render({model, el}) {
   const bar = node("div", {class: "progress"}, node("i")), scores = node("table", {class: "scores"}), result = node("div"), learnt = node("div")
   const sides = [push("true parameters", {"data-show": 0}, () => tell("show", 0)), push("query-trained", {"data-show": 1}, () => tell("show", 1))]
   const section = (title, ...parts) => node("section", {}, node("h3", {text: title}), ...parts)
+  const pencil = push("draw", {"data-name": "draw", title: "Draw your own graph, or open a UAI file"}, () => { clock.stop(); drawing.turn(!drawing.on); come() })
+  const lessons = push("exercises", {"data-name": "exercises", title: "Five short exercises: predict, then press"}, () => { follow = true; tell("exercise", data.exercise ? 0 : 1); come() })
+  const come = () => { if (isNarrow()) middle.scrollIntoView() } // on a phone the graph is above
+  const over = push("start over", {"data-name": "start", title: "This graph as it was: nothing observed, nothing sent, all numbers as they were chosen"}, () => { clock.stop(); follow = true; tell("start") })
   const left = node("div", {class: "left"},
-    section("Graph", node("div", {class: "row"}, ...graphs)),
+    node("section", {}, node("h3", {}, "Graph", node("span", {class: "end"}, lessons, over)), node("div", {class: "row"}, ...graphs, pencil)),
     section("Couplings and biases", node("div", {class: "row"}, ...presets), knobs.strength.row, knobs.coupling.row, knobs.bias.row),
     section("Belief propagation", knobs.temperature.row, knobs.damping.row, knobs.layers.row),
     section("Query training", train, bar, scores))
 
   // ------------------------------------------------------------------ the middle
-  const graph = makeGraph(act), badge = node("div", {class: "badge", role: "status"}), where = node("span", {class: "where"})
+  const graph = makeGraph(act), exercise = makeExercise((...action) => { clock.stop(); follow = true; tell(...action) }), badge = node("div", {class: "badge", role: "status"}), where = node("span", {class: "where"})
   const slider = node("input", {type: "range", min: 0, max: 1, value: 0, "aria-label": "layer", "data-knob": "layer"})
-  const clock = makeClock({at: () => cursor, last, put, move, wait: () => 450})
-  const modes = [push("in parallel", {"data-mode": "parallel", title: "In each layer every message is sent, all from the layer before"}, () => { follow = true; tell("parallel") }),
-    push("by hand", {"data-mode": "hand", title: "From messages that are all 0: each click on an arrow sends that one message"}, byHand)]
+  const speeds = [["1 layer/s", 1000, 1], ["2 layers/s", 500, 1], ["3 layers/s", 334, 1], ["15 layers/s", 334, 5]] // no more than three pictures a second
+  const speed = node("select", {"aria-label": "speed", "data-knob": "speed"}, ...speeds.map(([name], k) => node("option", {value: k, text: name, selected: k === 1})))
+  const [pace, stride] = [1, 2].map((k) => () => speeds[Number(speed.value)][k])
+  const clock = makeClock({at: () => cursor, last, put, move, wait: pace, stride})
+  const HOW = ["In each layer every message is sent, all from the layer before", "In each layer one factor after the other is updated, each from the latest messages",
+    "As sequential, in another order in each layer; every run has the same orders", "In each layer those factors are updated whose messages would change most"]
+  const modes = limits.schedules.map((name, k) => push(name, {"data-schedule": name, title: HOW[k]}, () => { clock.stop(); follow = true; tell("schedule", k) }))
+  const manual = push("by hand", {"data-schedule": "hand", title: "From messages that are all 0: each click on an arrow sends that one message"}, byHand)
   const reset = push("reset messages", {"data-name": "reset", title: "All messages are 0 again"}, byHand)
   function byHand() { clock.stop(); follow = true; tell("hand", 0) }
   const ramp = node("i", {class: "ramp"}), explain = node("div", {class: "formula"})
   const legend = node("div", {class: "legend"}, node("span", {}, node("i", {class: "key disc"}), "disc: belief P(1)"), node("span", {}, node("i", {class: "key ring"}), "ring: exact"),
     node("span", {}, "square: observed"), node("span", {class: "scale"}, "arrow: message, log-odds −4 ", ramp, " +4"))
+  const lead = node("span", {class: "lead"}, node("div"), node("div"))
+  const HINTS = {watch: ["Click a variable: unobserved → 1 → 0.", "Click an arrow: send that message."], draw: ["Click an empty place: a variable. Drag it.", "Click two or three, then connect them."]}
+  const say = (sentence) => { notice.textContent = sentence; notice.hidden = !sentence }
+  const drawing = makeDrawing({graph, look: () => data, tell: (...action) => { follow = true; say(""); tell(...action) }, redraw: () => draw(), say, limits, over: () => pencil.focus(), open: (bytes) => {
+    const message = new Uint8Array(4 + bytes.length)
+    new DataView(message.buffer).setUint32(0, Math.floor(Math.random() * 2 ** 32), true) // the same file twice is two uploads
+    message.set(bytes, 4)
+    say(""); model.notice = "" // here and in Python: the same problem may come again
+    model.file = message.buffer
+  }})
+  const schedule = node("div", {class: "schedule", role: "group", "aria-label": "schedule"}, node("span", {text: "Schedule"}), ...modes, manual, reset)
   const middle = node("div", {class: "middle"},
-    node("div", {class: "top"}, node("span", {class: "lead"}, node("div", {text: "Click a variable: unobserved → 1 → 0."}), node("div", {text: "Click an arrow: send that message."})), forget, badge),
+    node("div", {class: "top"}, lead, forget, badge),
     node("div", {class: "result", role: "status", title: "LBP after N layers against the exact marginals of the true parameters"}, result, learnt), graph.root, legend,
     node("div", {class: "controls"}, button("first", "Back to the start (Home)", () => move(0), true), button("back", "Previous (←)", () => move(cursor - 1), true),
-      clock.face, button("forward", "Next (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, node("span", {class: "modes"}, ...modes, reset)),
-    explain)
+      clock.face, button("forward", "Next (→)", () => move(cursor + 1), true), button("last", "To the end (End)", () => move(Infinity), true), slider, where, speed),
+    schedule, drawing.row, explain, exercise.root)
 
   // ------------------------------------------------------------------ the right side
-  const bars = node("div"), residual = node("div"), curve = node("div"), barsHead = node("h3"), residualHead = node("h3"), curveHead = node("h3")
+  const bars = node("div"), logZ = node("div", {class: "logz", title: "Of the parameters that are shown, given what is observed: what the messages of this layer say, and the sum over all states"}), residual = node("div"), curve = node("div"), barsHead = node("h3"), residualHead = node("h3"), curveHead = node("h3")
   const key = (name, label) => node("span", {class: "entry"}, node("i", {class: `key ${name}`}), label)
   const right = node("div", {class: "right"},
-    node("section", {}, barsHead, bars), node("section", {}, residualHead, residual), node("section", {}, curveHead, curve))
+    node("section", {}, barsHead, bars, logZ), node("section", {}, residualHead, residual), node("section", {}, curveHead, curve))
   const notice = node("div", {class: "notice", role: "alert"})
   const root = node("div", {class: "qt lab", tabindex: -1}, left, middle, right, notice)
   focusWhenSkipped(model, root)
@@ -107,16 +137,22 @@ export function render({model, el}) {
   // ------------------------------------------------------------------ drawing
   function draw() {
     const {set, names} = data, hand = data.hand >= 0, message = spoken(data, cursor)
-    graph.update(data, cursor, night)
+    graph.update(data, cursor, night, drawing.marked)
+    drawing.draw(); schedule.hidden = drawing.on
+    lead.childNodes.forEach((line, k) => { line.textContent = HINTS[drawing.on ? "draw" : "watch"][k] })
+    pencil.setAttribute("aria-pressed", String(drawing.on)); pencil.classList.toggle("own", data.graph === "own")
+    lessons.setAttribute("aria-pressed", String(Boolean(data.exercise)))
     graphs.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.graph === data.graph)))
-    const {couplings, biases} = data.shown ? data : set, locked = data.shown === 1 // those that are shown
+    const {couplings, biases} = data.shown ? {couplings: data.numbers.map(([w]) => w), biases: data.biases} : set, locked = data.shown === 1 // those that are shown
     knobs.strength.set(set.strength, "", locked); knobs.temperature.set(set.temperature); knobs.damping.set(set.damping); knobs.layers.set(set.layers)
-    const [i, j] = data.edges[data.edge]
-    knobs.coupling.set(couplings[data.edge], `Coupling ${label(names[i])} – ${label(names[j])}`, locked); knobs.bias.set(biases[data.node], `Bias of ${label(names[data.node])}`, locked)
+    const scope = (data.factors[data.factor] ?? []).map((i) => label(names[i])), none = !scope.length
+    knobs.coupling.set(none ? 0 : couplings[data.factor], none ? "No coupling" : scope.length === 3 ? `Factor ${scope.join(", ")}` : `Coupling ${scope.join(" – ")}`, locked || none)
+    knobs.bias.set(biases[data.node], `Bias of ${label(names[data.node])}`, locked)
     forget.disabled = data.evidence.every((each) => each < 0)
     slider.max = String(last()); slider.value = String(cursor); slider.setAttribute("aria-valuetext", `${hand ? "message" : "layer"} ${cursor} of ${last()}`)
     where.textContent = `${hand ? "sent" : "layer"} ${cursor} / ${last()}`
-    modes[0].setAttribute("aria-pressed", String(!hand)); modes[1].setAttribute("aria-pressed", String(hand)); reset.hidden = !hand
+    for (const each of [...modes, manual]) each.setAttribute("aria-pressed", String(each.dataset.schedule === (hand ? "hand" : data.schedule)))
+    reset.hidden = !hand
     const [word, period] = data.verdicts[cursor]
     const off = data.exact.map((q, n) => Math.abs(q - data.beliefs[cursor][n])).filter((_, n) => data.evidence[n] < 0), largest = Math.max(0, ...off)
     badge.textContent = {converged: largest < SMALL ? "✓ converged, correct" : `converged, off by ${fixed(largest)}`, oscillating: `∿ oscillating, period ${period}`, "not yet": "… not converged"}[word]
@@ -126,9 +162,10 @@ export function render({model, el}) {
     const mean = off.length ? off.reduce((a, b) => a + b) / off.length : 0
     barsHead.replaceChildren(key("belief", data.shown ? "query-trained" : "belief"), key("exact", data.shown ? "exact, true parameters" : exactly(data)), node("small", {class: "end", text: `mean |error| ${fixed(mean, 3)}`}))
     residualHead.replaceChildren(hand ? "Largest change still due" : "Residual: largest change of a message", node("small", {class: "end", text: data.residual[cursor] ? data.residual[cursor].toExponential(1).replace("-", "−") : "0"}))
-    curveHead.replaceChildren("Transfer f", node("sub", {text: "w"}), `(x; T), w = ${fixed(data.couplings[data.edge])}`, node("small", {class: "end"}, key("line", `T = ${fixed(set.temperature)}`), key("line zero", "0"), key("line one", "1")))
-    drawBars(bars, data, cursor); drawResidual(residual, data, cursor, move); drawTransfer(curve, data, message); formula(explain, data, message, cursor)
-    Object.assign(root.dataset, {layer: cursor, last: last(), seq: data.seq, graph: data.graph, mode: hand ? "hand" : "parallel", shown: data.shown})
+    curveHead.replaceChildren("Transfer f", node("sub", {text: "w"}), `(x; T), w = ${none ? "0" : fixed(data.numbers[data.factor][0])}`, node("small", {class: "end"}, key("line", `T = ${fixed(set.temperature)}`), key("line zero", "0"), key("line one", "1")))
+    drawBars(bars, data, cursor); drawLogZ(logZ, data, cursor); drawResidual(residual, data, cursor, move); drawTransfer(curve, data, message); formula(explain, data, message, cursor)
+    exercise.draw(data.exercise); explain.hidden = Boolean(data.exercise)
+    Object.assign(root.dataset, {layer: cursor, last: last(), seq: data.seq, graph: data.graph, mode: hand ? "hand" : "parallel", run: data.schedule, shown: data.shown, exercise: data.exercise?.number ?? 0, drawing: drawing.on})
     drawTraining()
   }
   function drawTraining() {
@@ -164,9 +201,10 @@ export function render({model, el}) {
   listenForKeys(model, root, true, clock.key)
   model.on("data", () => {
     const next = JSON.parse(model.data)
-    const switched = next.graph !== data.graph || (next.hand >= 0) !== (data.hand >= 0)
+    const switched = next.graph !== data.graph || (next.hand >= 0) !== (data.hand >= 0) || next.schedule !== data.schedule
     data = next
     if (switched) { clock.stop(); follow = true }
+    drawing.forget(next.names.length)
     if (follow && !clock.running) cursor = last()
     cursor = Math.min(cursor, last())
     if (data.seq >= inFlight) inFlight = 0
@@ -176,8 +214,9 @@ export function render({model, el}) {
   })
   model.on("training", () => { training = JSON.parse(model.training || "{}"); drawTraining() })
   model.on("layer", () => { const wanted = model.layer < 0 ? last() : Math.min(model.layer, last()); if (wanted !== cursor && !clock.running) { follow = model.layer < 0; cursor = wanted; draw() } })
-  const tellNotice = () => { notice.textContent = model.notice; notice.hidden = !model.notice }
+  const tellNotice = () => say(model.notice)
   model.on("notice", tellNotice)
+  model.on("saved", () => download(JSON.parse(model.saved)))
   model.on("remove", clock.stop)
   watchTheme(model, dark)
   cursor = follow ? last() : Math.min(Math.max(0, cursor), last())

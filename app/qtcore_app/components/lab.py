@@ -11,7 +11,7 @@ from qtcore_app.components.source import script, style
 
 log = logging.getLogger(__name__)
 
-MAX_NUMBERS = 2
+MAX_NUMBERS = 3
 ACTIONS = {  # how many numbers follow
     "graph": 1,
     "preset": 1,
@@ -25,14 +25,23 @@ ACTIONS = {  # how many numbers follow
     "forget": 0,
     "select": 2,
     "hand": 1,
-    "parallel": 0,
+    "schedule": 1,
     "send": 2,
     "train": 0,
     "stop": 0,
     "show": 1,
+    "add": 2,
+    "move": 3,
+    "join": 2,
+    "join3": 3,
+    "delete": 2,
+    "undo": 0,
+    "start": 0,
+    "save": 0,
+    "exercise": 1,
+    "guess": 1,
+    "press": 0,
 }
-KINDS = "nem"
-"""What can be selected, by the first number of "select": a variable, an edge, a message."""
 
 
 def decode_action(packet: Any) -> tuple[int, str, list[float]] | None:
@@ -54,7 +63,7 @@ def decode_action(packet: Any) -> tuple[int, str, list[float]] | None:
 
 
 class LabView(JSComponent):
-    """`data` is the value of `app.lab.inference.picture` as JSON; `layer` the cursor (-1: the last); `packet` an action."""
+    """`data` is what `qtcore_app.lab.picture` makes of a lab, in JSON; `layer` the cursor (-1: last); `packet` an action."""
 
     data = param.String(default="")
     training = param.String(default="", doc="The state of the training and both scores, as JSON.")
@@ -62,7 +71,9 @@ class LabView(JSComponent):
     packet = param.Parameter(default=None)
     notice = param.String(default="", doc="A sentence when something went wrong.")
     limits = param.Dict(default={})
+    file = param.Bytes(default=b"", doc="Four bytes that change each time, then a UAI file from the user's machine.")
+    saved = param.String(default="", doc="The text of a UAI file for the user, and a number that changes each time, as JSON.")
 
-    _esm = script("lab", "labgraph", "labcharts")
+    _esm = script("lab", "labgraph", "labdraw", "labcharts", "labformula", "labexercise")
     _stylesheets: ClassVar[list[str]] = [style("lab")]
     _priority_changes: ClassVar[list[str]] = ["packet"]

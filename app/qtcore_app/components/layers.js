@@ -33,7 +33,7 @@ const REST = {
 }
 function restOf(run) {
   const periods = run.curves.period ?? [], last = periods.length - 1
-  if (last < 0 || run.count <= run.total || periods[last] === 0) return {kind: "moving", text: run.count <= run.total ? "…" : "still moving"}
+  if (last < 0 || run.count <= run.total || periods[last] === 0) return {kind: "moving", text: run.count <= run.total ? "…" : "not converged"}
   if (periods[last] > 1) return {kind: "oscillating", text: `oscillating, period ${periods[last]}`}
   let first = last
   while (first > 0 && periods[first - 1] === 1) first--
@@ -83,18 +83,21 @@ function panel(spec) {
 
 // `shown()` is the parsed blob, `draw()` draws it at the cursor, `flash(layer)` says whether the step to the next layer is one that
 // the eye should be spared at more than three times a second; `model.layer` is the cursor (-1: the last layer there is).
-const SPEEDS = [1, 2, 5, 10, 20, 40], SECONDS = 5 // layers per second; how long all of them take unless somebody chooses a speed
+const SPEEDS = [1, 2, 5, 10, 20, 40] // layers per second
+const SECONDS = 5, SLOWEST = 400, FASTEST = 25 // how long all layers take unless somebody chooses a speed; milliseconds of one of them
+function paceOf(layer, total, even) { // milliseconds until the next layer: the first ones last longer, unless all are alike
+  const share = even ? 1 / Math.max(total, 1) : Math.log((layer + 2) / (layer + 1)) / Math.log(total + 1)
+  return Math.max(FASTEST, Math.min(SLOWEST, 1000 * SECONDS * share))
+}
 function makeDeck(model, shown, draw, flash, ...extras) {
   let follow = model.layer < 0, cursor = Math.max(model.layer, 0), goal = 0
   const last = () => shown() ? Math.max(...shown().runs.map((run) => run.count)) - 1 : 0
   const total = () => shown() ? Math.max(...shown().runs.map((run) => run.total)) : 0
   const slider = node("input", {type: "range", min: 0, max: 1, value: 1, "aria-label": "layer"})
   const where = node("span", {class: "where"})
-  const speed = node("select", {"aria-label": "speed", title: "Layers per second"},
-    ...SPEEDS.map((rate) => node("option", {value: rate, text: `${rate}/s`})))
-  let chosen = false
-  speed.addEventListener("change", () => { chosen = true })
-  const clock = makeClock({at: () => cursor, last, put, move, wait: () => Math.max(1000 / Number(speed.value), flash(cursor) ? CALM : 0)})
+  const speed = node("select", {"aria-label": "speed", title: `Layers per second; auto: ${model.even ? "all of them in about five seconds" : "the first ones slowly"}`},
+    node("option", {value: "auto", text: "auto"}), ...SPEEDS.map((rate) => node("option", {value: rate, text: `${rate}/s`})))
+  const clock = makeClock({at: () => cursor, last, put, move, wait: () => Math.max(speed.value === "auto" ? paceOf(cursor, total(), model.even) : 1000 / Number(speed.value), flash(cursor) ? CALM : 0)})
   const controls = node("div", {class: "controls"},
     button("first", "Back to layer 0 (Home)", () => move(0), true), button("back", "One layer back (←)", () => move(cursor - 1), true),
     clock.face, button("forward", "One layer on (→)", () => move(cursor + 1), true), button("last", "To the last layer (End)", () => move(Infinity), true),
@@ -115,7 +118,6 @@ function makeDeck(model, shown, draw, flash, ...extras) {
     else cursor = Math.min(clock.running ? cursor : goal, last())
   }
   function show(root) { // the state of the deck, for the eye and for tests
-    if (!chosen) speed.value = String(SPEEDS.findLast((rate) => rate * SECONDS <= total()) ?? SPEEDS[0])
     slider.max = String(total()); slider.value = String(clock.running || follow ? cursor : goal); slider.setAttribute("aria-valuetext", `layer ${cursor} of ${total()}`)
     where.textContent = `layer ${cursor} / ${total()}`
     root.dataset.layer = String(cursor); root.dataset.seq = String(shown().seq); root.dataset.done = String(last() >= total())
@@ -125,5 +127,6 @@ function makeDeck(model, shown, draw, flash, ...extras) {
   model.on("layer", () => { if (model.layer !== cursor && !(follow && model.layer < 0)) { aim(model.layer < 0 ? Infinity : model.layer); draw() } })
   model.on("remove", clock.stop)
   if (shown()) aim(follow ? Infinity : model.layer)
-  return {controls, keys: clock.key, total, last, move, arrived, show, get cursor() { return cursor }, get follows() { return follow }}
+  const play = () => { move(0); clock.start() }
+  return {controls, play, keys: clock.key, total, last, move, arrived, show, get cursor() { return cursor }, get follows() { return follow }}
 }

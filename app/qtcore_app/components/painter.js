@@ -22,7 +22,8 @@ export function render({model, el}) {
   const {past, future} = historyOf(model.canvas)
   let before = null, finger = null, scale = 1, hover = null, start = null, last = null, stroke = null
   let cursor = [W >> 1, H >> 1], typing = false // of the keyboard
-  let tool = model.drawable ? "pencil" : "brush", size = model.drawable ? 1 : 3, opacity = 100
+  const lined = model.drawable && !model.grey // a line drawing, which is read as it is
+  let tool = lined ? "pencil" : "brush", size = lined ? 1 : 3, opacity = 100
 
   const root = node("div", {class: "qt painter"})
   const title = node("h3", {text: model.title})
@@ -34,14 +35,14 @@ export function render({model, el}) {
   const choices = {}
   const choose = (name) => { tool = name; for (const key in choices) choices[key].setAttribute("aria-pressed", String(key === name)) }
   const add = (name, label) => { choices[name] = button(name, label, () => choose(name)); tools.append(choices[name]) }
-  if (model.drawable) add("pencil", "Draw contour pixels (d); the right button erases them")
+  if (model.drawable) add("pencil", lined ? "Draw contour pixels (d); the right button erases them" : "Draw (d): what is drawn is seen; the right button draws the dark ground")
   add("brush", "Hide with the brush (b)")
   add("rectangle", "Hide a rectangle (r)")
-  add("eraser", model.drawable ? "Eraser (e): rub out the drawing and what is hidden" : "Eraser (e): show again")
+  add("eraser", lined ? "Eraser (e): rub out the drawing and what is hidden" : "Eraser (e): show again")
   const undoButton = button("undo", "Undo (Ctrl-Z)", () => undo()), redoButton = button("redo", "Redo (Ctrl-Y)", () => redo())
   actions.append(undoButton, redoButton,
     button("invert", "Invert: hide what is seen (i)", () => whole(() => { for (let i = 0; i < N; i++) mask[i] = 255 - mask[i] })),
-    button("clear", model.drawable ? "Clear: empty canvas, nothing hidden" : "Clear: hide nothing", () => whole(() => { mask.fill(255); if (model.drawable) image.fill(0) })))
+    button("clear", lined ? "Clear: empty canvas, nothing hidden" : "Clear: hide nothing", () => whole(() => { mask.fill(255); if (lined) image.fill(0) })))
   const slider = (label, low, high, value, show, change) => {
     const output = node("output", {text: show(value)})
     const input = node("input", {type: "range", min: low, max: high, value, "aria-label": label})
@@ -72,7 +73,7 @@ export function render({model, el}) {
   function draw() {
     const context = base.getContext("2d"), pixels = context.createImageData(W, H)
     for (let i = 0; i < N; i++) {
-      const shown = model.drawable ? 255 - image[i] : image[i]
+      const shown = lined ? 255 - image[i] : image[i]
       pixels.data.set([shown, shown, shown, 255], 4 * i)
     }
     context.putImageData(pixels, 0, 0)
@@ -110,16 +111,17 @@ export function render({model, el}) {
     }
   }
 
-  const reach = () => tool === "rectangle" ? 1 : size
+  const reach = () => tool === "rectangle" || (model.grey && tool === "pencil") ? 1 : size
   const corner = ([x, y]) => [x - Math.floor((reach() - 1) / 2), y - Math.floor((reach() - 1) / 2)]
   const box = ([ax, ay], [bx, by]) => [Math.min(ax, bx), Math.min(ay, by), Math.abs(ax - bx) + 1, Math.abs(ay - by) + 1]
 
   function set(x, y) {
     if (x < 0 || y < 0 || x >= W || y >= H) return
     const i = y * W + x
-    if (stroke === "pencil") image[i] = 255
-    else if (stroke === "rub") image[i] = 0
-    else if (stroke === "eraser") { mask[i] = 255; if (model.drawable) image[i] = 0 }
+    if (stroke === "pencil" || stroke === "rub") {
+      image[i] = stroke === "pencil" ? 255 : 0
+      if (model.grey) mask[i] = 255
+    } else if (stroke === "eraser") { mask[i] = 255; if (lined) image[i] = 0 }
     else mask[i] = Math.round(255 * (1 - opacity / 100))
   }
   function stamp(x, y) {
@@ -205,7 +207,7 @@ export function render({model, el}) {
   function type() { typing = true; hover = cursor; tell(); plan(overlay) }
   function tell() {
     const [x, y] = cursor, weight = mask[y * W + x]
-    const state = [weight === 255 ? "seen" : weight === 0 ? "hidden" : "half hidden", ...(model.drawable ? [image[y * W + x] ? "drawn" : "empty"] : [])]
+    const state = [weight === 255 ? "seen" : weight === 0 ? "hidden" : "half hidden", ...(model.drawable ? [image[y * W + x] > 127 ? "drawn" : "empty"] : [])]
     told.textContent = `row ${y}, column ${x}: ${state.join(", ")}`
   }
   stage.addEventListener("focus", () => { if (stage.matches(":focus-visible")) type() })
@@ -238,7 +240,7 @@ export function render({model, el}) {
     else if (control || event.altKey) return
     else if (key === "[") setSize(Math.max(1, size - 1))
     else if (key === "]") setSize(Math.min(9, size + 1))
-    else if (key === "e") choose(tool === "eraser" ? (model.drawable ? "pencil" : "brush") : "eraser")
+    else if (key === "e") choose(tool === "eraser" ? (lined ? "pencil" : "brush") : "eraser")
     else if (key === "b") choose("brush")
     else if (key === "r") choose("rectangle")
     else if (key === "d" && model.drawable) choose("pencil")
@@ -262,6 +264,7 @@ export function render({model, el}) {
   }
   take(true); choose(tool); layout()
   model.on("given", () => take(false))
+  model.on("pencils", () => choose("pencil"))
   model.on("title", () => { title.textContent = model.title })
   const dark = () => root.classList.toggle("dark", isDark(el))
   const resized = () => { layout(); dark() }

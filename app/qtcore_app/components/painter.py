@@ -18,7 +18,9 @@ log = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 
 
-def decode_packet(packet: Any, shape: tuple[int, int], drawable: bool) -> tuple[int, Bytes, Bytes | None] | None:
+def decode_packet(
+    packet: Any, shape: tuple[int, int], drawable: bool, grey: bool = False
+) -> tuple[int, Bytes, Bytes | None] | None:
     """(number, weights [h, w], drawing [h, w] or None), or None for anything that a painter does not send.
 
     What is refused is logged without its content: any client can send anything.
@@ -35,7 +37,7 @@ def decode_packet(packet: Any, shape: tuple[int, int], drawable: bool) -> tuple[
         return None
     weights = np.frombuffer(packet, np.uint8, pixels, 4).reshape(shape)
     drawing = np.frombuffer(packet, np.uint8, pixels, 4 + pixels).reshape(shape) if drawable else None
-    if drawing is not None and not np.isin(drawing, (0, 255)).all():
+    if drawing is not None and not grey and not np.isin(drawing, (0, 255)).all():
         log.warning("ignored a packet whose drawing is neither black nor white")
         return None
     return seq, weights, drawing
@@ -51,6 +53,13 @@ class Painter(JSComponent):
     height_px = param.Integer(default=28, bounds=(1, 512), constant=True)
     width_px = param.Integer(default=20, bounds=(1, 512), constant=True)
     drawable = param.Boolean(default=False, constant=True)
+    grey = param.Boolean(
+        default=False,
+        constant=True,
+        doc="Of a canvas to draw on: whether it is light on dark, of any grey level, and seen where it was drawn on; else "
+        "it is dark on light, black or white, and a drawing leaves alone what is hidden.",
+    )
+    pencils = param.Integer(default=0, doc="From Python, counts: take the pencil.")
     canvas = param.String(constant=True, doc="Its own name, under which the window keeps what can be undone.")
     title = param.String(default="What the model sees")
     scale = param.Integer(default=0, bounds=(0, 64), doc="Screen pixels per image pixel; 0 lets the window decide.")
@@ -81,7 +90,7 @@ class Painter(JSComponent):
     @property
     def shown(self) -> Bytes:
         """The grey levels that the user sees: drawings are dark on light."""
-        return 255 - self.image if self.drawable else self.image
+        return 255 - self.image if self.drawable and not self.grey else self.image
 
     def give(self, image: Bytes | None = None, weights: Bytes | None = None) -> None:
         """Show this image and these weights; None leaves one unchanged."""
@@ -102,7 +111,7 @@ class Painter(JSComponent):
     def _receive(self, event: param.parameterized.Event) -> None:
         if event.new == b"":
             return
-        decoded = decode_packet(event.new, self.shape, self.drawable)
+        decoded = decode_packet(event.new, self.shape, self.drawable, self.grey)
         if decoded is None:
             return
         self.seq, self.weights, drawing = decoded

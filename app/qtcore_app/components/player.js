@@ -2,6 +2,7 @@
 
 const LABELS = [["contour", "CONTOUR", [214, 39, 40]], ["in", "IN", [185, 217, 242]], ["out", "OUT", [253, 246, 195]]]
 const NARROWEST = 180 // pixels that a map has for its heading, and its share of the controls
+const COVER = [143, 163, 176, 255] // of hidden pixels, as in the painter
 const LABEL_LINES = {contour: "#d62728", in: "#4a90c8", out: "#b59a00"} // the same hues, dark enough for a thin line
 
 export function render({model, el}) {
@@ -112,14 +113,27 @@ export function render({model, el}) {
         out[4 * i] = table[at]; out[4 * i + 1] = table[at + 1]; out[4 * i + 2] = table[at + 2]; out[4 * i + 3] = 255
       }
     }
+    if (layer === 0 && view.channel === views()[0].channel) for (const i of data.hidden ?? []) out.set(COVER, 4 * i) // nothing is known yet
     context.putImageData(image, 0, 0)
+  }
+  function hatch({view, mark}) { // the same pixels, as in the painter
+    if (deck.cursor !== 0 || view.channel !== views()[0].channel) return
+    const context = mark.getContext("2d")
+    context.strokeStyle = "#33424d"; context.lineWidth = Math.max(1, scale / 9)
+    context.beginPath()
+    for (const i of data.hidden ?? []) {
+      const x = i % data.width, y = Math.floor(i / data.width)
+      context.moveTo(x * scale, (y + 1) * scale); context.lineTo((x + 1) * scale, y * scale)
+    }
+    context.stroke()
   }
 
   const inside = (place) => place && place.every(Number.isInteger) && place[0] >= 0 && place[1] >= 0 && place[0] < data.height && place[1] < data.width
   function marks() {
-    for (const {mark} of pictures) {
-      const context = mark.getContext("2d")
+    for (const each of pictures) {
+      const {mark} = each, context = mark.getContext("2d")
       context.clearRect(0, 0, mark.width, mark.height)
+      hatch(each)
       for (const [place, colour] of [[pixel, "#d55e00"], [hover, "#009e73"]]) {
         if (!inside(place)) continue
         context.lineWidth = 3; context.strokeStyle = "#fff"
@@ -271,6 +285,8 @@ export function render({model, el}) {
     draw(); makeStrip(); markStrip()
     window.dispatchEvent(new CustomEvent("qtcore:frames", {detail: {seq: data.seq, count: deck.last() + 1, done: deck.last() >= deck.total(), at: performance.now()}}))
   }
+  const perform = () => { if (model.play && data) { model.play = false; deck.play() } }
+  model.on("play", () => setTimeout(perform, 0)) // its frames come with it
   model.on("frames", arrive); model.on("remove", () => clearTimeout(later))
   model.on("pixel", () => { pixel = model.pixel.length === 2 ? model.pixel : null; if (data) { marks(); drawCharts() } })
   model.on("views", () => { draw(); if (data) makeStrip() }); model.on("charts", draw)
@@ -281,5 +297,6 @@ export function render({model, el}) {
   watchTheme(model, dark)
   draw(); dark()
   if (data) { makeStrip(); markStrip() }
+  setTimeout(perform, 300) // once the page is there
   return root
 }

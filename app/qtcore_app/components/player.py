@@ -15,17 +15,17 @@ from qtcore_app.sheets import Sheet
 GAUSSIAN_VIEWS = [
     {"title": "Mean", "channel": "mean", "map": "grey", "unit": "grey level"},
     {"title": "Standard deviation", "channel": "deviation", "map": "uncertainty", "unit": "± grey levels"},
-    {"title": "Difference from the truth", "channel": "difference", "map": "difference", "unit": "grey levels"},
+    {"title": "Error (mean − original)", "channel": "difference", "map": "difference", "unit": "grey levels"},
 ]
 BERNOULLI_VIEWS = [
     {"title": "Probability of 1", "channel": "mean", "map": "grey", "unit": "probability"},
     {"title": "Entropy", "channel": "entropy", "map": "uncertainty", "unit": "bits"},
-    {"title": "Difference from the truth", "channel": "difference", "map": "difference", "unit": "probability"},
+    {"title": "Error (p − original)", "channel": "difference", "map": "difference", "unit": "probability"},
 ]
 GRID_VIEWS = [
     {"title": "Segmentation", "channel": "contour", "map": "labels", "unit": ""},
     {"title": "Entropy", "channel": "entropy", "map": "uncertainty", "unit": "bits"},
-    {"title": "Winning clone", "note": "colour: where IN lies", "channel": "clone", "map": "clones", "unit": ""},
+    {"title": "Most probable clone", "note": "hue: side of the inside", "channel": "clone", "map": "clones", "unit": ""},
 ]
 RESIDUAL = {"title": "Residual", "curve": "residual", "log": True, "explain": "Largest change of a message in each layer"}
 _NCE = "NCE: −log2 of the marginal at the truth, mean over "
@@ -53,6 +53,10 @@ class Player(JSComponent):
     inspector = param.String(default="band", doc="What a pixel's chart shows: band, labels or probability.")
     layer = param.Integer(default=-1)
     pixel = param.List(default=[])
+    play = param.Boolean(default=False, doc="From Python: play what there is from layer 0; it is then False again.")
+    even = param.Boolean(
+        default=False, doc="Whether all layers are played alike; else the first ones, which change most, slowly."
+    )
     scale = param.Integer(default=0, bounds=(0, 64))
     columns = param.Integer(default=4, bounds=(1, 8))
     whole_page = param.Boolean(default=False, doc="Whether its keys work wherever the focus is.")

@@ -64,6 +64,7 @@ def grouped(names: Sequence[str] | None, count: int) -> tuple[list[str], list[li
 class Record(JSComponent):
     """`frames` as for the player, with a picture of one row; `changes(callback)` reports every change of a role."""
 
+    board = param.List(default=[], constant=True, doc="Rows and columns of a board game: a group for each square, by columns.")
     names = param.List(default=[], item_type=str, constant=True)
     groups = param.List(default=[], constant=True)
     given = param.Bytes(default=b"", doc="From Python: u32 serial number, roles.")
@@ -73,9 +74,13 @@ class Record(JSComponent):
     layer = param.Integer(default=-1)
     variable = param.Integer(default=-1, doc="The variable whose marginal is drawn over the layers.")
 
-    shown = param.String(default="marginals", doc="What stands beside each variable: marginals, samples or next.")
+    shown = param.String(default="marginals", doc="What stands beside each variable: marginals, samples, next or why.")
     samples = param.Bytes(default=b"", doc="Completions, the most probable one last: 0, 1, or 2 where nothing is drawn yet.")
     bits = param.Bytes(default=b"", doc="float32 for each variable: what its answer would tell; NaN where that is not asked.")
+    moved = param.Bytes(
+        default=b"", doc="float32 for each variable: what its group did to the chosen one; NaN if it is not known."
+    )
+    units = param.List(default=[], item_type=dict, doc="The hidden units that speak to the chosen variable.")
     stale = param.Boolean(default=False, doc="Whether they belong to an earlier question.")
     share = param.Number(default=1.0, doc="How much is done; 1 if nothing is under way.")
     status = param.String(default="")

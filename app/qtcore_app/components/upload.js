@@ -23,7 +23,7 @@ export function render({model, el}) {
     input.value = ""
     if (!chosen) return
     const file = await smaller(chosen, model.max_bytes)
-    if (file.size > model.max_bytes) { say(`The file is ${(file.size / 2 ** 20).toFixed(1)} MB; pictures up to ${Math.floor(model.max_bytes / 2 ** 20)} MB are read.`); return }
+    if (file.size > model.max_bytes) { say(`The file is ${(file.size / 2 ** 20).toFixed(1)} MB; ${model.what} up to ${Math.floor(model.max_bytes / 2 ** 20)} MB are read.`); return }
     say("") // also what Python knows nothing of, such as a file that was too large
     model.problem = "" // here and in Python: the same problem may come again
     const bytes = new Uint8Array(await file.arrayBuffer()), message = new Uint8Array(4 + bytes.length)

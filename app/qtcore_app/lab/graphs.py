@@ -1,23 +1,22 @@
-"""The graphs of the lab and the user's settings, as one value that fits into an address."""
+"""A graph of the lab with the user's settings, as one value."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from qtcore import examples
-from qtcore.examples import GRAPHS, Graph
+from qtcore_app.lab.drawings import GRAPHS, OWN, PARTS, Drawing
 
 MAX_COUPLING, MAX_BIAS, MAX_STRENGTH, MAX_DAMPING = 3.0, 3.0, 2.0, 0.9
+MAX_OWN = 30.0
+"""The largest number of a graph from a file, and of trained parameters: nothing may overflow."""
 MIN_LAYERS, MAX_LAYERS = 1, 100
 MAX_SENT = 200
 """Messages sent by hand that are remembered."""
-MAX_TRAINED = 30.0
-"""Trained parameters beyond this are clipped: an address must not bring numbers that overflow."""
-MAX_TEXT = 3000
 PRESETS = ("ferromagnetic", "frustrated", "random")
+SCHEDULES = ("flooding", "sequential", "random", "residual")
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,7 @@ class Lab:
 
     key: str
     couplings: tuple[float, ...]
+    """The numbers of all factors: one of each edge, four of each third-order factor (see `drawings`)."""
     biases: tuple[float, ...]
     evidence: tuple[int, ...]
     """-1 for unobserved, else the observed value; one per variable, hidden ones too (always -1)."""
@@ -34,166 +34,105 @@ class Lab:
     damping: float = 0.0
     layers: int = 30
     selected: str = "m0"
-    """What the sliders and the formula refer to: "n2" a variable, "e3" an edge, "m5" a message."""
+    """What the sliders and the formula refer to: "n2" a variable, "e3" a factor, "m5" a message."""
     hand: int = -1
-    """The layer at which sending by hand began; -1: all messages are sent in parallel."""
+    """The layer at which sending by hand began; -1: messages are sent by the schedule."""
     sent: tuple[int, ...] = ()
     """The messages sent by hand since then, in order."""
     trained: tuple[float, ...] = ()
     """Couplings and biases after query training; empty before."""
     trained_for: tuple[float, ...] = ()
-    """Temperature, damping and layers of that training; empty before."""
+    """`settings` of that training; empty before."""
     shown: int = 0
     """0: the user's parameters, the true ones; 1: the trained ones."""
+    schedule: str = SCHEDULES[0]
+    drawn: Drawing | None = None
+    """The user's own graph, if the key says that it is one."""
+    exercise: int = 0
+    """The number of the exercise that is open, from 1; 0 for none."""
+    guess: int = -1
+    """What the user predicts, as the number of a choice; -1 before."""
+    pressed: bool = False
+    """Whether the user has pressed, so that the answer is shown."""
 
     @property
-    def graph(self) -> Graph:
-        return GRAPHS[self.key]
+    def graph(self) -> Drawing:
+        return self.drawn if self.drawn is not None else GRAPHS[self.key]
 
     def parameters(self, trained: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Couplings and biases as they enter the messages."""
         if trained and self.trained:
-            count = len(self.graph.edges)
+            count = self.graph.n_numbers
             return self.trained[:count], self.trained[count:]
         return tuple(self.strength * w for w in self.couplings), self.biases
 
-    @property
-    def settings(self) -> tuple[float, ...]:
-        """What a training is for: temperature, damping, layers."""
-        return self.temperature, self.damping, float(self.layers)
+    def numbers(self, factor: int, trained: bool = False) -> tuple[float, ...]:
+        """The numbers of one factor."""
+        first = self.graph.first(factor)
+        count = 1 if factor < len(self.graph.edges) else len(PARTS)
+        return self.parameters(trained)[0][first : first + count]
 
     @property
-    def edge(self) -> int:
-        """The current edge: the selected one, that of the selected message, or the first one at a variable."""
+    def settings(self) -> tuple[float, ...]:
+        """What a training is for: temperature, damping, layers, schedule."""
+        return self.temperature, self.damping, float(self.layers), float(SCHEDULES.index(self.schedule))
+
+    @property
+    def factor(self) -> int:
+        """The current factor: the selected one, that of the selected message, or the first one at a variable; -1 for none."""
         kind, number = self.selected[0], int(self.selected[1:])
         if kind == "n":
-            return next(e for e, pair in enumerate(self.graph.edges) if number in pair)
-        return number // 2 if kind == "m" else number
+            return next((f for f, scope in enumerate(self.graph.factors) if number in scope), -1)
+        return self.graph.messages[number][0] if kind == "m" else number
 
     @property
     def node(self) -> int:
-        """The current variable: the selected one, or the source of the selected edge or message."""
+        """The current variable: the selected one, the sender of the selected message, or the first one of the factor."""
         kind, number = self.selected[0], int(self.selected[1:])
         if kind == "n":
             return number
-        return self.graph.edges[self.edge][number % 2 if kind == "m" else 0]
+        scope = self.graph.factors[self.factor]
+        if kind == "m":
+            receiver = self.graph.messages[number][1]
+            return next(i for i in scope if i != receiver)
+        return scope[0]
 
     def changed(self, **changes: Any) -> "Lab":
         """The lab after changes; new couplings or biases discard the trained parameters."""
         lab = replace(self, **changes)
-        if {"couplings", "biases", "strength"} & changes.keys():
+        if {"couplings", "biases", "strength", "drawn"} & changes.keys():
             lab = replace(lab, trained=(), trained_for=(), shown=0)
         return lab
+
+    def at_start(self) -> "Lab":
+        """The same graph with nothing observed, sent or trained, on the first message."""
+        fresh = Lab(self.key, self.couplings, self.biases, (-1,) * self.graph.n, drawn=self.drawn)
+        return replace(fresh, selected="m0" if self.graph.factors else "n0")
 
 
 def preset(key: str, name: str, seed: int = 0) -> Lab:
     """A graph with the couplings of a preset."""
-    graph = GRAPHS[key]
-    biases = graph.biases
+    return with_preset(Lab(key, (), (), (-1,) * GRAPHS[key].n), name, seed)
+
+
+def with_preset(lab: Lab, name: str, seed: int = 0) -> Lab:
+    """Other couplings on the same graph, of a drawn one with its own biases; all numbers and biases where they are random."""
+    graph = lab.graph
+    biases = lab.biases if lab.key == OWN else graph.biases
     if name == "random":
         random = np.random.default_rng(seed)
-        couplings = tuple(round(float(w), 2) for w in random.uniform(-2, 2, len(graph.edges)))
+        couplings = tuple(round(float(w), 2) for w in random.uniform(-2, 2, graph.n_numbers))
         biases = tuple(round(float(b), 2) for b in random.uniform(-1, 1, graph.n))
     else:
-        couplings = examples.couplings(key, name)
-    return Lab(key, couplings, biases, (-1,) * graph.n)
+        negative = graph.loops() if lab.key == OWN else graph.negative
+        pairs = [-1 if name == "frustrated" and e in negative else 1 for e in range(len(graph.edges))]
+        couplings = tuple(examples.SIZE * sign for sign in [*pairs, *(1, 0, 0, 0) * len(graph.triples)])
+    return lab.changed(couplings=couplings, biases=biases)
 
 
 def default() -> Lab:
     """The initial lab: a frustrated loop, where belief propagation converges to wrong marginals."""
     return replace(preset("loop", "frustrated"), couplings=(2.0, 2.0, 2.0, -2.0), biases=(2.0, 0.0, 0.0, 0.0), layers=40)
-
-
-# ---------------------------------------------------------------------- as text
-
-
-def _join(numbers: Iterable[float], unit: int) -> str:
-    return "_".join(str(round(number * unit)) for number in numbers)
-
-
-def _split(text: str, unit: int, count: int, bound: float) -> tuple[float, ...]:
-    numbers = tuple(int(part) / unit for part in text.split("_")) if text else ()
-    if len(numbers) != count or any(abs(number) > bound for number in numbers):
-        raise ValueError("wrong numbers")
-    return numbers
-
-
-def encode(lab: Lab) -> str:
-    """A short text for the address."""
-    parts = [
-        lab.key,
-        _join(lab.couplings, 100),
-        _join(lab.biases, 100),
-        "".join("u01"[value + 1] for value in lab.evidence),
-        _join((lab.strength, lab.temperature, lab.damping), 100),
-        str(lab.layers),
-        lab.selected,
-        f"{lab.hand}_{_join(lab.sent, 1)}" if lab.hand >= 0 else "",
-        f"{lab.shown}_{_join(lab.trained, 1000)}" if lab.trained else "",
-        _join(lab.trained_for, 100),
-    ]
-    return "~".join(parts).rstrip("~")
-
-
-def decode(text: str) -> Lab | None:
-    """The inverse of `encode`; None for anything else."""
-    parts = text.split("~")
-    if len(text) > MAX_TEXT or not 7 <= len(parts) <= 10 or parts[0] not in GRAPHS:
-        return None
-    graph = GRAPHS[parts[0]]
-    parts += [""] * (10 - len(parts))
-    try:
-        strength, temperature, damping = _split(parts[4], 100, 3, MAX_STRENGTH)
-        hand, sent, trained, shown = -1, (), (), 0  # type: tuple[int, tuple[int, ...], tuple[float, ...], int]
-        if parts[7]:
-            first, _, rest = parts[7].partition("_")
-            hand, sent = int(first), tuple(int(part) for part in rest.split("_") if part)
-        if parts[8]:
-            first, _, rest = parts[8].partition("_")
-            shown, trained = int(first), _split(rest, 1000, len(graph.edges) + graph.n, MAX_TRAINED)
-        lab = Lab(
-            parts[0],
-            _split(parts[1], 100, len(graph.edges), MAX_COUPLING),
-            _split(parts[2], 100, graph.n, MAX_BIAS),
-            tuple("u01".index(letter) - 1 for letter in parts[3]),
-            strength,
-            temperature,
-            damping,
-            int(parts[5]),
-            parts[6],
-            hand,
-            sent,
-            trained,
-            _split(parts[9], 100, 3, MAX_LAYERS) if parts[9] and trained else (),
-            shown,
-        )
-    except ValueError:
-        return None
-    return lab if sound(lab) else None
-
-
-def sound(lab: Lab) -> bool:
-    """Whether every number is within its bounds."""
-    graph = lab.graph
-    return (
-        len(lab.evidence) == graph.n
-        and all(value == -1 for value in lab.evidence[graph.n_visible :])
-        and all(value in (-1, 0, 1) for value in lab.evidence)
-        and 0 <= lab.strength <= MAX_STRENGTH
-        and 0 <= lab.temperature <= 1
-        and 0 <= lab.damping <= MAX_DAMPING
-        and MIN_LAYERS <= lab.layers <= MAX_LAYERS
-        and selectable(lab.selected, graph)
-        and -1 <= lab.hand <= lab.layers
-        and len(lab.sent) <= MAX_SENT
-        and all(0 <= message < 2 * len(graph.edges) for message in lab.sent)
-        and lab.shown in (0, 1)
-    )
-
-
-def selectable(name: str, graph: Graph) -> bool:
-    counts = {"n": graph.n, "e": len(graph.edges), "m": 2 * len(graph.edges)}
-    return bool(re.fullmatch(r"[nem]\d{1,2}", name)) and int(name[1:]) < counts[name[0]]
 
 
 def replaced(values: Sequence[Any], index: int, value: Any) -> tuple[Any, ...]:

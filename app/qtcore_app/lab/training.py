@@ -14,8 +14,8 @@ from torch import Tensor
 
 from qtcore import Query, exact, fit
 from qtcore.learn.query_training import Progress
-from qtcore_app.lab.graphs import MAX_TRAINED, Lab
-from qtcore_app.lab.inference import BinaryGraph, model
+from qtcore_app.lab.graphs import MAX_OWN, Lab
+from qtcore_app.lab.model import LabGraph, model
 
 N_SAMPLES, N_QUERIES = 4000, 400
 BATCH, RATE, AVERAGING = 500, 0.1, 0.9
@@ -33,7 +33,7 @@ class Score(NamedTuple):
     """Bits per target: −log2 of the probability that belief propagation gives the true value."""
 
 
-def log_joint(graph: BinaryGraph) -> Tensor:
+def log_joint(graph: LabGraph) -> Tensor:
     """log p of every state of the visible variables, [2, 2, …]."""
     table = exact.joint(graph)
     log_p = table.log_weights - table.log_z
@@ -94,5 +94,5 @@ def train(lab: Lab, steps: int, callback: Callable[[Progress], bool | None] | No
         seed=SEED,
         callback=callback,
     )
-    parameters = torch.cat([copy.coupling, copy.bias]).detach().clamp(-MAX_TRAINED, MAX_TRAINED)
+    parameters = torch.cat([copy.coupling, copy.bias]).detach().clamp(-MAX_OWN, MAX_OWN)
     return replace(lab, trained=tuple(round(float(value), 3) for value in parameters), trained_for=lab.settings, shown=1)

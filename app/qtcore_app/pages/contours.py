@@ -1,7 +1,5 @@
 """Contours: which side of a broken, noisy line is the inside? The grid MRF with clones answers, layer by layer."""
 
-import functools
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +10,9 @@ from panel.viewable import Viewable
 from torch import Tensor
 
 import qtcore
-from qtcore.data.border import CONTOUR, IN, N_SPURIOUS, OUT, P_MISSING, add_noise, border_labels
-from qtcore.data.glyphs import draw_glyph
-from qtcore.data.inventory import holding
-from qtcore.data.mnist import load_mnist
-from qtcore.errors import DataError
+from qtcore.data.border import CONTOUR, N_SPURIOUS, P_MISSING, add_noise
 from qtcore.models.base import Model
-from qtcore.models.grid import GridMRF
+from qtcore.models.grid import LABELS
 from qtcore_app import engine, masks
 from qtcore_app.cards import card
 from qtcore_app.clones import clone_colours
@@ -26,79 +20,32 @@ from qtcore_app.comparisons import Comparison
 from qtcore_app.completions import Drawn, Joint, in_colour, sheet
 from qtcore_app.components import Choices, Gallery, Knobs, Painter, Player
 from qtcore_app.components.player import GRID_VIEWS, IOU, NCE_ALL, RESIDUAL
+from qtcore_app.drawings import DRAWING, MODELS, SHAPE, Digits, galleries, labels_of, thumbnails, trained
 from qtcore_app.frames import GridEncoder, Header
 from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.reasons import Subject, Wording, at, half
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes, parse_noise
 from qtcore_app.uploads import drawing_from
 
-log = logging.getLogger(__name__)
-
-SHAPE = (30, 30)
-MODELS = ("grid/border", "grid/border-glyphs")
-"""Models of digits; the first that is shipped answers."""
 DEPTH = 30
 """Layers to show: the models were trained over fewer, and their answers stay."""
 LAYERS = (5, 60)
 """Other numbers of layers to compare with."""
 BLOCK = 25
 """Labels that are drawn at a time."""
-N_SHOWN = 10
 OPENS_WITH = 5
 """The digit that a page opens with: found, but not within a few layers."""
-SEED = 4  # of the glyphs in the gallery
 MAX_MADE = 200
 """Noisy digits to remember for undo; the painter can undo 100 strokes."""
+REACH = 4
+"""Readings up to so many pixels away are left out to explain a label: 81 queries instead of 900."""
+FAR = "No reading near this pixel can be left out."
 UNKNOWN = "The truth of a drawing is not known."
 NO_MODEL = "No trained grid model is shipped with this version: what you see is the untrained one."
 
-
 Noise = tuple[float, int, int]
 """The missing fraction, spurious strokes, and the seed."""
-DRAWING = "drawing"
-"""The source of what a user drew or uploaded."""
-FOR_DRAWINGS = ("grid/drawings", *MODELS)
-
-
-@dataclass(frozen=True)
-class Digits:
-    """A row of the gallery: label images [n, 30, 30] and what they are."""
-
-    key: str
-    label: str
-    heading: str
-    labels: Tensor
-
-
-def trained(source: str) -> tuple[str, GridMRF]:
-    """The name of the shipped model for such pictures, and the model; without a name, the untrained one."""
-    name = engine.first_available(*(FOR_DRAWINGS if source == DRAWING else MODELS))
-    model = engine.untrained(GridMRF(*SHAPE)) if name is None else engine.model(name)
-    return name or "", model  # type: ignore[return-value]
-
-
-@functools.cache
-def galleries() -> tuple[Digits, ...]:
-    """The digits available on this machine; nothing is downloaded."""
-    rows = []
-    try:
-        if holding("mnist").source is not None:
-            test = load_mnist()
-            assert test.truth is not None
-            first = [int((test.truth["test"] == digit).nonzero()[0]) for digit in range(10)]
-            rows.append(Digits("mnist", "MNIST", "Digits of MNIST (test set)", border_labels(test.test[first])))
-    except DataError as error:
-        log.info("no MNIST: %s", error)
-    rng = np.random.default_rng(SEED)
-    glyphs = torch.from_numpy(np.stack([draw_glyph(digit % 10, rng) for digit in range(N_SHOWN)]))
-    rows.append(Digits("glyph", "glyphs", "Digits in Pillow's font", border_labels(glyphs)))
-    return tuple(rows)
-
-
-def thumbnails(labels: Tensor) -> Bytes:
-    """Grey pictures of label images: the inside light, the contour dark."""
-    shades = torch.tensor([40, 255, 205], dtype=torch.uint8)  # CONTOUR, OUT, IN
-    return shades[labels.long()].numpy()
 
 
 @dataclass(frozen=True)
@@ -111,26 +58,6 @@ class Origin:
     labels: Tensor
 
 
-def labels_of(drawing: Bytes) -> Tensor:
-    """The truth of a drawing [h, w]: its pixels are CONTOUR, IN is what they enclose, as seen from the edge."""
-    drawn = torch.from_numpy(drawing > 127)
-    outside = torch.zeros(drawn.shape[0] + 2, drawn.shape[1] + 2, dtype=torch.bool)
-    free = torch.nn.functional.pad(~drawn, (1, 1, 1, 1), value=True)
-    outside[0] = True
-    for _ in range(outside.numel()):  # each round reaches the next pixels
-        reached = outside.clone()
-        reached[1:] |= outside[:-1]
-        reached[:-1] |= outside[1:]
-        reached[:, 1:] |= outside[:, :-1]
-        reached[:, :-1] |= outside[:, 1:]
-        reached &= free
-        if torch.equal(reached, outside):
-            break
-        outside = reached
-    inner = outside[1:-1, 1:-1]
-    return torch.where(drawn, CONTOUR, torch.where(inner, OUT, IN)).to(torch.uint8)
-
-
 class ContoursPage(PicturePage):
     """One user's Contours page."""
 
@@ -139,6 +66,10 @@ class ContoursPage(PicturePage):
     note = (
         f"The labels of all pixels drawn together, {BLOCK} at a time that are far apart, in random orders: each from its "
         "marginal given the picture and the labels before."
+    )
+    learned = (
+        "The clones' four tables of log-potentials: vertical, horizontal, diagonal, antidiagonal (rows: upper or left pixel; "
+        "the last two states: OUT and IN; blue: unlikely, brown: likely)"
     )
 
     def __init__(self, shell: Shell) -> None:
@@ -159,6 +90,7 @@ class ContoursPage(PicturePage):
             views=GRID_VIEWS,
             charts=[RESIDUAL, NCE_ALL, IOU],
             inspector="labels",
+            even=True,
             margin=0,
             **restored_look(state, SHAPE, [12, 15]),
         )
@@ -311,9 +243,49 @@ class ContoursPage(PicturePage):
     def joint_question(self) -> Joint:
         return Joint(trained(self.source)[1], self.query, BLOCK)
 
+    def coloured(self, values: Tensor) -> Bytes:
+        return in_colour(values)
+
     def pictures(self, drawn: Drawn) -> list[bytes]:
         marginals: Any = drawn.marginals
         return [sheet(*map(in_colour, (marginals.probs, drawn.samples, drawn.best)))]
+
+    def unexplained(self) -> str:
+        """Every label can be explained, a reading is no label; but some reading must be near."""
+        return "" if self.why.place() is not None and self._near() else FAR
+
+    def _near(self) -> list[int]:
+        """The pixels that are read, not far from the chosen one."""
+        row, column = divmod(self.why.place() or 0, SHAPE[1])
+        window = np.zeros(SHAPE, bool)
+        window[max(0, row - REACH) : row + REACH + 1, max(0, column - REACH) : column + REACH + 1] = True
+        return [int(place) for place in np.flatnonzero(window & (self.painter.weights > 0))]
+
+    @property
+    def model_shown(self) -> str:
+        return trained(self.source)[0]
+
+    def demonstrate(self) -> None:
+        """A circle with a gap, as if somebody had drawn it."""
+        row, column = np.indices(SHAPE) - 14.5
+        distance = np.hypot(row, column)
+        circle = (np.abs(distance - 8.5) < 0.5) & ~((column > 0) & (np.abs(row) < 2))
+        self._drawn()
+        self._mark()
+        self.preset_row.selected = 0
+        self.painter.give(np.where(circle, 255, 0).astype(np.uint8), np.full(SHAPE, 255, np.uint8))
+        self.play()
+
+    def subject(self) -> Subject:
+        return Subject(trained(self.source)[1], self.query, self.why.place() or 0, DEPTH, self._near())
+
+    def wording(self) -> Wording:
+        ink, weights = self.painter.image.reshape(-1) > 127, self.painter.weights.reshape(-1)
+
+        def seen(i: int) -> str:
+            return f"{at(i, SHAPE)}, {'on' if ink[i] else 'off'}{half(weights[i])}"
+
+        return Wording(SHAPE, "probability", seen, labels=LABELS)
 
     def question(self) -> tuple[Header, Sequence[engine.Run]]:
         query = self.query
@@ -336,7 +308,7 @@ class ContoursPage(PicturePage):
 
     def view(self) -> Viewable:
         left = [self.gallery, self.sources, self.upload, self.knobs, self.preset_row, self.show_row]
-        return arrange([*left, self.comparison.row, self.notice], self, explanation())
+        return arrange([*left, self.comparison.row, self.reliability.row, self.notice], self, explanation())
 
 
 def explanation() -> list[Viewable]:

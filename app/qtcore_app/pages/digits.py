@@ -36,6 +36,14 @@ class DigitsPage:
                 shell.states["digits"] = State(page="digits")
         self._show(dataset, kind)
 
+    def demonstrate(self) -> None:
+        """What the tour shows: a picture."""
+        if self.current not in (name for name, page in self.pages.items() if isinstance(page, PixelsPage)):
+            self._turn(next(iter(self.sets)))
+        page = self.pages[self.current]
+        if isinstance(page, PixelsPage):
+            page.demonstrate()
+
     def _show(self, dataset: str, kind: str) -> None:
         if dataset not in self.pages:
             rows = samples(dataset)
@@ -43,6 +51,8 @@ class DigitsPage:
             made: PixelsPage | RecordPage = make(self.shell, rows, f"{kind}/{dataset}")
             self.pages[dataset] = made
             self.views[dataset] = made.view(self._choosers(dataset, kind))
+            self.shell.tour.drives("digits", self.demonstrate)
+        self.current = dataset
         self.column[:] = [self.views[dataset]]
 
     def _choosers(self, dataset: str, kind: str) -> list[Viewable]:

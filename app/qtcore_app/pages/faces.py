@@ -30,6 +30,7 @@ from qtcore_app.components import Choices, Gallery, Painter, Player
 from qtcore_app.components.player import GAUSSIAN_VIEWS, NCE_HIDDEN, RESIDUAL
 from qtcore_app.frames import GaussianEncoder, Header
 from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.reasons import Subject, Wording, at, half
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes
 from qtcore_app.uploads import face_from
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 MODEL = "grbm/frey"
 N_SHOWN = 12
+OPENS_WITH, OPENS_HIDING = {"frey": 1, "dream": 5}, "80 %"
+"""The face of each gallery, and the mask, that a page opens with: found, and not within a few layers."""
 MAX_STANDARDISED = 8.0
 """Uploads are clipped here: where a pixel hardly varies in the training faces, any other grey would become a huge number."""
 LAYERS = (5, 15, 100)
@@ -152,7 +155,7 @@ class FacesPage(PicturePage):
         self.faces = galleries()
         self.comparison = Comparison(MODEL, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
         self.pick(*self._from_address(state.image, state.pixels))
-        mask = restored_mask(state.mask, SHAPE, masks.FACES["left half"](SHAPE, 0))
+        mask = restored_mask(state.mask, SHAPE, masks.FACES[OPENS_HIDING](SHAPE, 0))
         if state.image and not state.mask:
             mask = np.full(SHAPE, 255, np.uint8)
         painter = Painter(to_grey(self.values, self.model), mask, margin=0)
@@ -168,7 +171,7 @@ class FacesPage(PicturePage):
         self.gallery.param.watch(self._on_gallery, "clicks")
         self.sources.param.watch(self._on_source, "clicks")
         if not state.image and not state.mask:
-            self.preset_row.selected = 0
+            self.preset_row.selected = list(self.presets).index(OPENS_HIDING)
         self.first()
 
     # ------------------------------------------------------------------ which face
@@ -188,7 +191,8 @@ class FacesPage(PicturePage):
         for faces in self.faces:
             if faces.key == key and number.isdecimal() and int(number) < len(faces.values):
                 return key, int(number), faces.values[int(number)]
-        return self.faces[0].key, 0, self.faces[0].values[0]
+        number = OPENS_WITH.get(self.faces[0].key, 0)
+        return self.faces[0].key, number, self.faces[0].values[number]
 
     def _show(self) -> None:
         self.gallery.selected = self.number
@@ -264,7 +268,7 @@ class FacesPage(PicturePage):
             self.painter.seq,
             encoder.truth_bytes(),
             {} if truth is None else {"nce": baselines(truth, target)},
-            extra={"without": {"nce": NOT_SCORED if truth is None else EMPTY}},
+            extra={"without": {"nce": NOT_SCORED if truth is None else EMPTY}, "hidden": target.nonzero()[:, 0].tolist()},
         )
 
         def run(label: str, model: Model, n_layers: int) -> engine.Run:
@@ -276,18 +280,38 @@ class FacesPage(PicturePage):
         weights = self.weights[None]
         return Joint(joint_model(MODEL, self.model), qtcore.Query(self.values[None], weights, weights < 1), BLOCK, smooth=True)
 
-    def pictures(self, drawn: Drawn) -> list[bytes]:
-        def grey(values: Tensor) -> Bytes:
-            levels = grey_levels(values.cpu(), self.model.statistics) if self.model.statistics else values.cpu() * 42 + 128
-            return in_grey(levels.reshape(-1, *SHAPE))
+    def coloured(self, values: Tensor) -> Bytes:
+        levels = grey_levels(values.cpu(), self.model.statistics) if self.model.statistics else values.cpu() * 42 + 128
+        return in_grey(levels.reshape(-1, *SHAPE))
 
-        same = [grey(values) for values in (drawn.marginals.mean, drawn.best)]
+    def pictures(self, drawn: Drawn) -> list[bytes]:
+        same = [self.coloured(values) for values in (drawn.marginals.mean, drawn.best)]
         looks = [drawn.samples] if drawn.smooth is None else [drawn.smooth, drawn.samples]
-        return [sheet(same[0], grey(samples), same[1]) for samples in looks]
+        return [sheet(same[0], self.coloured(samples), same[1]) for samples in looks]
+
+    @property
+    def model_shown(self) -> str:
+        return MODEL
+
+    def demonstrate(self) -> None:
+        self.hide(OPENS_HIDING)
+        self.play()
+
+    def subject(self) -> Subject:
+        query = qtcore.Query(self.values[None], self.weights[None])
+        return Subject(self.model, query, self.why.place() or 0, self.model.n_layers)
+
+    def wording(self) -> Wording:
+        grey, weights, place = self.painter.image.reshape(-1), self.painter.weights.reshape(-1), self.why.place() or 0
+        encoder = GaussianEncoder(self.model, None, torch.ones(len(self.values), dtype=torch.bool))
+        factor, offset = (float(part.expand(len(self.values))[place]) for part in (encoder.factor, encoder.offset))
+        return Wording(
+            SHAPE, "grey levels", lambda i: f"{at(i, SHAPE)}, grey level {grey[i]}{half(weights[i])}", factor, offset
+        )
 
     def view(self) -> Viewable:
         left = [self.gallery, *([self.sources] if len(self.faces) > 1 else []), self.upload, self.preset_row]
-        return arrange([*left, self.show_row, self.comparison.row, self.notice], self, explanation())
+        return arrange([*left, self.show_row, self.comparison.row, self.reliability.row, self.notice], self, explanation())
 
 
 def explanation() -> list[Viewable]:

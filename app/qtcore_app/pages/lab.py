@@ -13,12 +13,16 @@ import panel as pn
 import torch
 from panel.viewable import Viewable
 
+from qtcore.errors import InputError
 from qtcore.learn.query_training import Progress
 from qtcore_app import engine
 from qtcore_app.cards import card
-from qtcore_app.components.lab import KINDS, LabView, decode_action
-from qtcore_app.lab import graphs, inference, training
-from qtcore_app.lab.graphs import GRAPHS, PRESETS, Lab, replaced
+from qtcore_app.components.lab import LabView, decode_action
+from qtcore_app.lab import address, exercises, files, graphs, training
+from qtcore_app.lab.actions import DRAWS, FRESH, applied
+from qtcore_app.lab.drawings import GRAPHS, MAX_FACTORS, MAX_VARIABLES
+from qtcore_app.lab.graphs import PRESETS, SCHEDULES, Lab
+from qtcore_app.lab.picture import picture
 from qtcore_app.layout import beside
 from qtcore_app.shell import Shell
 
@@ -30,6 +34,10 @@ MIN_STEPS, MAX_STEPS = 25, 600
 LIMITS = {
     "graphs": [(graph.key, graph.label) for graph in GRAPHS.values()],
     "presets": list(PRESETS),
+    "schedules": list(SCHEDULES),
+    "variables": MAX_VARIABLES,
+    "factors": MAX_FACTORS,
+    "bytes": files.MAX_BYTES,
     "strength": graphs.MAX_STRENGTH,
     "coupling": graphs.MAX_COUPLING,
     "bias": graphs.MAX_BIAS,
@@ -37,58 +45,16 @@ LIMITS = {
     "layers": graphs.MAX_LAYERS,
     "seconds": SECONDS,
 }
-MODEL_ACTIONS = ("graph", "preset", "strength", "coupling", "bias", "temperature", "damping", "layers", "train", "stop")
+MODEL_ACTIONS = (
+    *("graph", "preset", "strength", "coupling", "bias", "temperature", "damping", "layers", "schedule", "train", "stop"),
+    *("undo", "start", "exercise", "press", *DRAWS),
+)
 """Actions that make a running training useless."""
+MAX_UNDO = 50
 
-# Trainings of all users; not in the pool that painting needs.
+# Trainings and scores of all users; not in the pool that painting needs.
 trainers = ThreadPoolExecutor(2, thread_name_prefix="qtcore-lab", initializer=lambda: torch.set_num_threads(1))
-
-
-def applied(lab: Lab, action: str, numbers: list[float], seed: int = 0) -> Lab | None:
-    """The lab after a user's action; None for one that is out of bounds or changes nothing."""
-    graph = lab.graph
-    whole = [int(number) for number in numbers]
-    integral = [float(number) for number in whole] == numbers
-    changed: Lab | None = None
-    if action in ("strength", "temperature", "damping"):
-        changed = lab.changed(**{action: round(numbers[0], 2)})
-    elif action == "coupling" and numbers[0] in range(len(graph.edges)) and abs(numbers[1]) <= graphs.MAX_COUPLING:
-        kept = lab.selected if lab.edge == whole[0] else f"e{whole[0]}"
-        changed = lab.changed(couplings=replaced(lab.couplings, whole[0], round(numbers[1], 2)), selected=kept)
-    elif action == "bias" and numbers[0] in range(graph.n) and abs(numbers[1]) <= graphs.MAX_BIAS:
-        changed = lab.changed(biases=replaced(lab.biases, whole[0], round(numbers[1], 2)))
-    elif not integral:
-        return None
-    elif action == "graph" and 0 <= whole[0] < len(GRAPHS):
-        fresh = graphs.preset(list(GRAPHS)[whole[0]], "frustrated")
-        changed = replace(fresh, temperature=lab.temperature, damping=lab.damping)
-    elif action == "preset" and 0 <= whole[0] < len(PRESETS):
-        fresh = graphs.preset(lab.key, PRESETS[whole[0]], seed)
-        changed = lab.changed(couplings=fresh.couplings, biases=fresh.biases)
-    elif action == "layers":
-        changed = replace(lab, layers=whole[0], hand=min(lab.hand, whole[0]))
-    elif action == "evidence" and 0 <= whole[0] < graph.n_visible:
-        changed = replace(lab, evidence=replaced(lab.evidence, whole[0], whole[1]), selected=f"n{whole[0]}")
-    elif action == "forget":
-        changed = replace(lab, evidence=(-1,) * graph.n)
-    elif action == "select" and 0 <= whole[0] < len(KINDS):
-        changed = replace(lab, selected=f"{KINDS[whole[0]]}{whole[1]}")
-    elif action == "hand":
-        changed = replace(lab, hand=whole[0], sent=())
-    elif action == "parallel":
-        changed = replace(lab, hand=-1, sent=())
-    elif action == "send":
-        changed = _sent(lab, *whole)
-    elif action == "show" and (whole[0] == 0 or lab.trained):
-        changed = replace(lab, shown=whole[0])
-    return changed if changed is not None and graphs.sound(changed) else None
-
-
-def _sent(lab: Lab, message: int, cursor: int) -> Lab:
-    """Send by hand from the cursor on: a layer of a parallel run, or a number of messages sent before."""
-    if lab.hand < 0:
-        return replace(lab, hand=cursor, sent=(message,), selected=f"m{message}")
-    return replace(lab, sent=(*lab.sent[: max(cursor, 0)], message), selected=f"m{message}")
+scorers = ThreadPoolExecutor(1, thread_name_prefix="qtcore-lab-scores", initializer=lambda: torch.set_num_threads(1))
 
 
 Scores = dict[str, training.Score | None]
@@ -100,12 +66,16 @@ PARADOX = "As a model it is worse, but its beliefs after N layers are better."
 
 def other_settings(lab: Lab) -> str:
     """A sentence if the trained parameters were trained for another temperature, damping or depth than is set now."""
-    names = ("T = {:.2f}", "d = {:.2f}", "N = {:.0f}")
+    names = ("T = {:.2f}", "d = {:.2f}", "N = {:.0f}", "the {} schedule")
     pairs = [pair for pair in zip(names, lab.trained_for, lab.settings, strict=False) if pair[1] != pair[2]]
     if not pairs:
         return ""
-    then, now = (", ".join(name.format(pair[side]) for name, *pair in pairs) for side in (0, 1))
+    then, now = (", ".join(_setting(name, pair[side]) for name, *pair in pairs) for side in (0, 1))
     return f"Trained for {then}, but {now} is set: train again to compare."
+
+
+def _setting(name: str, value: float) -> str:
+    return name.format(SCHEDULES[int(value)] if "schedule" in name else value)
 
 
 def both_scores(lab: Lab) -> Scores:
@@ -114,7 +84,7 @@ def both_scores(lab: Lab) -> Scores:
 
 def question(lab: Lab) -> Lab:
     """The part of the lab that the scores depend on."""
-    return replace(lab, evidence=(), selected="", hand=-1, sent=(), shown=0)
+    return replace(lab, evidence=(), selected="", hand=-1, sent=(), shown=0, exercise=0, guess=-1, pressed=False)
 
 
 class LabPage:
@@ -123,7 +93,10 @@ class LabPage:
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
         state = shell.states["lab"]
-        self.lab = graphs.decode(state.graph) or graphs.default()
+        self.lab = address.decode(state.graph) or graphs.default()
+        self.start = self.lab
+        """Where "start over" leads: the graph as it was chosen, drawn or opened."""
+        self.past: list[Lab] = []
         self.presses = 0
         self.seq = 0
         self.latest = engine.Latest(self._tell)
@@ -133,24 +106,32 @@ class LabPage:
         self._scored: Lab | None = None
         layer = state.integer("layer", 0, graphs.MAX_LAYERS + graphs.MAX_SENT, -1)
         self.component = LabView(limits=LIMITS, layer=layer, sizing_mode="stretch_width", margin=0)
-        self._put(engine.in_pool(inference.picture, self.lab))
-        self.scores, self._scored = engine.in_pool(both_scores, self.lab), question(self.lab)
+        self._put(engine.in_pool(picture, self.lab))
+        if self.lab.schedule == SCHEDULES[0]:  # the others take too long for everybody else to wait
+            self.scores, self._scored = engine.in_pool(both_scores, self.lab), question(self.lab)
         self._show_training()
+        self.latest.submit(self._score)
         for jobs in (self.latest, self.trainer):
             shell.when_left("lab", jobs.cancel)
         self.component.param.watch(self._receive, "packet")
         self.component.param.watch(self._on_layer, "layer")
+        self.component.param.watch(self._on_file, "file")
 
     # ------------------------------------------------------------------ the picture
 
-    def _put(self, picture: dict[str, Any]) -> None:
-        self.component.data = json.dumps(picture | {"seq": self.seq})
+    def _put(self, shown: dict[str, Any]) -> None:
+        self.component.data = json.dumps(shown | {"seq": self.seq, "can_undo": bool(self.past)})
 
     async def _run(self) -> None:
         loop, lab = asyncio.get_running_loop(), self.lab
-        self._put(await loop.run_in_executor(engine.pool, inference.picture, lab))
+        self._put(await loop.run_in_executor(engine.pool, picture, lab))
+        await self._score()
+
+    async def _score(self) -> None:
+        """Both scores, if they are not those of the lab already."""
+        loop, lab = asyncio.get_running_loop(), self.lab
         if question(lab) != self._scored:
-            self.scores = await loop.run_in_executor(engine.pool, both_scores, lab)
+            self.scores = await loop.run_in_executor(scorers, both_scores, lab)
             self._scored = question(lab)
             self._show_training()
 
@@ -161,7 +142,7 @@ class LabPage:
 
     def _remember(self) -> None:
         layer = self.component.layer
-        self.shell.remember("lab", graph=graphs.encode(self.lab), layer="" if layer < 0 else layer)
+        self.shell.remember("lab", graph=address.encode(self.lab), layer="" if layer < 0 else layer)
 
     def _tell(self, sentence: str) -> None:
         self.component.notice = sentence
@@ -179,23 +160,59 @@ class LabPage:
             self.trainer.submit(self._train)
         elif action == "stop":
             self._show_training()
+        elif action == "save":
+            self.component.saved = json.dumps({"seq": self.seq, "name": f"{self.lab.key}.uai", "text": files.saved(self.lab)})
         else:
-            self.presses += action == "preset"
-            changed = applied(self.lab, action, numbers, self.presses)
-            if changed is None:
-                log.warning("ignored an action that is out of bounds")
-            else:
-                if action in ("graph", "hand", "parallel", "send"):
-                    self.component.layer = -1
-                same = changed.key == self.lab.key
-                self.discarded = same and not changed.trained and (self.discarded or bool(self.lab.trained))
-                self.lab = changed
+            self._act(action, numbers)
         self._refresh()
+        if action == "press" and exercises.wants_training(self.lab):
+            self.trainer.submit(self._train)
+
+    def _act(self, action: str, numbers: list[float]) -> None:
+        self.presses += action == "preset"
+        if action == "undo":
+            changed = self.past.pop() if self.past else None
+        else:
+            changed = self.start if action == "start" else applied(self.lab, action, numbers, self.presses)
+        if changed is None:
+            log.warning("ignored an action that is out of bounds")
+            return
+        if action in DRAWS or action in ("graph", "exercise", "preset"):
+            self._keep(changed)
+        if action in ("hand", "schedule", "send", "undo", *FRESH):
+            self.component.layer = -1
+        self._become(changed)
+
+    def _keep(self, changed: Lab) -> None:
+        """What can be undone, and what "start over" leads to from now on."""
+        if changed != self.lab:
+            self.past = [*self.past[1 - MAX_UNDO :], self.lab]
+        self.start = replace(changed, evidence=(-1,) * changed.graph.n, hand=-1, sent=(), guess=-1, pressed=False)
+
+    def _become(self, changed: Lab) -> None:
+        same = changed.key == self.lab.key and changed.exercise == self.lab.exercise
+        self.discarded = same and not changed.trained and (self.discarded or bool(self.lab.trained))
+        self.lab = changed
 
     def _on_layer(self, event: Any) -> None:
         if not -1 <= self.component.layer <= graphs.MAX_LAYERS + graphs.MAX_SENT:
             self.component.layer = -1
         self._remember()
+
+    def _on_file(self, event: Any) -> None:
+        """A graph from a file; one that is refused changes nothing but the notice."""
+        try:
+            lab = files.opened(bytes(event.new or b"")[4:])
+        except InputError as error:
+            sentence = str(error)
+            self._tell(sentence[0].upper() + sentence[1:])
+            return
+        self.trainer.cancel()
+        lab = replace(lab, temperature=self.lab.temperature, damping=self.lab.damping, schedule=self.lab.schedule)
+        self._keep(lab)
+        self.component.layer = -1
+        self._become(lab)
+        self._refresh()
 
     # ------------------------------------------------------------------ training
 
@@ -253,16 +270,17 @@ def explanation() -> list[Viewable]:
         card(
             "The model",
             r"$p(x) \propto \exp\big(\sum_i b_i x_i - \sum_{(i,j)} w_{ij}\,[x_i \ne x_j]\big)$: a positive coupling wants its "
-            r"two variables to be equal, a negative one wants them to differ. A loop with an odd number of negative "
-            r"couplings is frustrated: no state satisfies them all. The exact marginals sum over all $2^n$ states; at "
-            r"$T = 0$ the exact max-marginals take the best of them.",
+            r"two variables to be equal, a negative one wants them to differ. A third-order factor, drawn as a square, scores "
+            r"$-w$ where the number of ones among its three variables is odd. A loop with an odd number of negative couplings "
+            r"is frustrated: no state satisfies them all. The exact marginals sum over all $2^n$ states; at $T = 0$ the exact "
+            r"max-marginals take the best of them.",
         ),
         card(
             "A message",
             r"$m_{i \to j} = f_w(x; T)$ with the cavity $x = b_i + \sum_{k \ne j} m_{k \to i}$, all in log-odds. At $T = 1$ "
             r"(sum-product) $f_w(x) = \log\dfrac{1 + e^{x + w}}{e^w + e^x}$; at $T = 0$ (max-product) it is $\pm x$ clipped at "
             r"$\pm w$. The belief is $\sigma(b_i + \sum_k m_{k \to i})$: exact on a tree. On a loop a message returns to "
-            r"its sender and is counted twice.",
+            r"its sender and is counted twice. The Bethe estimate of $\log Z$ is computed from the messages alone.",
         ),
         card(
             "Why query training helps",

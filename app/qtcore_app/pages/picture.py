@@ -1,19 +1,24 @@
 """Shared by faces, contours and digits: a painter, a player, and runs that follow the latest stroke."""
 
 import logging
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import panel as pn
+import torch
 from numpy.typing import NDArray
 from panel.viewable import Viewable
+from torch import Tensor
 
 from qtcore_app import engine
+from qtcore_app.calibration import Reliability
 from qtcore_app.completions import TITLES, Asked, Drawn, Joint, draw
-from qtcore_app.components import Choices, Completions, Painter, Player, Upload
+from qtcore_app.components import Choices, Completions, Painter, Player, Upload, Why
 from qtcore_app.frames import Header
 from qtcore_app.layout import beside, choices
+from qtcore_app.reasons import Explained, Subject, Wording, atlas, evidence_map, explain, facts, filters
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes, pixel_of, pixel_text
 from qtcore_app.uploads import UploadError
@@ -23,7 +28,9 @@ log = logging.getLogger(__name__)
 Bytes = NDArray[np.uint8]
 LEFT = 216
 HIDE = "Hide something first: there is nothing to draw."
-SHOWN = ("layer by layer", "six samples")
+SHOWN = ("layer by layer", "six samples", "why")
+SEEN = "This pixel is seen, so that nothing needs to be explained: click a hidden one."
+NOTHING = "Nothing is seen, so that no evidence can be left out."
 NOTICE = {"color": "#d55e00", "font-size": "13px"}
 
 
@@ -36,6 +43,8 @@ class PicturePage:
     """The ways in which samples can be shown, if there are several."""
     note: ClassVar[str] = ""
     """What is said below the samples."""
+    learned: ClassVar[str] = "All learned filters (blue: negative, brown: positive, each with a scale of its own)"
+    """What the picture of all that the model has learned shows."""
 
     def __init__(self, shell: Shell, painter: Painter, player: Player) -> None:
         self.shell, self.painter, self.player = shell, painter, player
@@ -54,6 +63,8 @@ class PicturePage:
             visible=False,
             margin=0,
         )
+        self.why = Why(painter.shape, learned=self.learned, visible=False, margin=0)
+        self.reasons = Asked(self.why, lambda seed: explain(self.subject()), self._show_reasons, self.unexplained)
         self.joint = Asked(self.completions, lambda seed: draw(self.joint_question(), seed), self._show_drawn, self.lacking)
         self.show_row = Choices(labels=list(SHOWN), heading="Show", selected=0, width=LEFT, margin=(14, 0, 0, 0))
         self.painter.strokes(self.on_stroke)
@@ -61,8 +72,13 @@ class PicturePage:
         self.preset_row.param.watch(self._on_preset, "clicks")
         self.upload.param.watch(self._on_upload, "file")
         self.player.param.watch(self._on_look, ["layer", "pixel"])
+        self.why.param.watch(self._on_why, "pixel")
         shell.when_left(self.name, self.latest.cancel)
         shell.when_left(self.name, self.joint.cancel)
+        shell.when_left(self.name, self.reasons.cancel)
+        self.reliability = Reliability(lambda: self.model_shown, LEFT)
+        shell.when_left(self.name, self.reliability.cancel)
+        shell.tour.drives(self.name, self.demonstrate)
 
     # ------------------------------------------------------------------ for subclasses
 
@@ -78,6 +94,27 @@ class PicturePage:
         """What to draw for the painter's current picture and mask."""
         raise NotImplementedError
 
+    @property
+    def model_shown(self) -> str:
+        """The name of the shipped model that answers."""
+        raise NotImplementedError
+
+    def demonstrate(self) -> None:
+        """What the tour shows of this page."""
+        raise NotImplementedError
+
+    def subject(self) -> Subject:
+        """What to explain: the chosen pixel of the current question."""
+        raise NotImplementedError
+
+    def wording(self) -> Wording:
+        """How to speak of it."""
+        raise NotImplementedError
+
+    def coloured(self, values: Tensor) -> Bytes:
+        """Values or beliefs [n, …] as colours [n, h, w, 3]."""
+        raise NotImplementedError
+
     def pictures(self, drawn: Drawn) -> list[bytes]:
         """Marginals, samples and the most probable completion (see `app.completions.sheet`), in each of the looks there are."""
         raise NotImplementedError
@@ -85,6 +122,13 @@ class PicturePage:
     def lacking(self) -> str:
         """What keeps samples from being drawn, if anything."""
         return HIDE if (self.painter.weights == 255).all() else ""
+
+    def unexplained(self) -> str:
+        """What keeps the chosen pixel from being explained, if anything."""
+        weights, place = self.painter.weights.reshape(-1), self.why.place()
+        if place is None or weights[place] == 255:
+            return SEEN
+        return "" if (weights > 0).any() else NOTHING
 
     def on_stroke(self) -> None:
         self.preset_row.selected = -1
@@ -101,10 +145,22 @@ class PicturePage:
         header, runs = self.question()
         self.player.frames = engine.compute(header, runs)
 
+    def play(self) -> None:
+        """Answer the current canvas at once, and play the layers."""
+        self.show(0)
+        self.joint.stop()
+        self.latest.cancel()
+        self.first()
+        self.player.play = True
+        self.remember()
+
     def refresh(self) -> None:
         """Run the current canvas; cancel the previous run."""
         self.seq += 1
         self.joint.stop()
+        self.reasons.stop()
+        if self.why.visible:
+            self.why.asks += 1
         self.latest.submit(self._run)
         self.remember()
 
@@ -131,24 +187,51 @@ class PicturePage:
     def _show_drawn(self, drawn: Drawn) -> None:
         self.completions.pictures = b"".join(self.pictures(drawn))
 
+    def _show_reasons(self, explained: Explained) -> None:
+        words, model = self.wording(), explained.subject.model
+        pictures = np.concatenate([self.coloured(explained.believed), evidence_map(explained, words)[None]])
+        if not self.why.atlas:
+            picture = atlas(model, self.painter.shape)
+            self.why.atlas = struct.pack("<HH", *picture.shape[:2]) + picture.tobytes()
+        self.why.param.update(
+            pictures=pictures.tobytes(),
+            filters=filters(explained, self.painter.shape),
+            activity=(explained.hidden * 255).round().to(torch.uint8).numpy().tobytes(),
+        )
+        self.why.facts = facts(explained, words)
+
     def _on_show(self, event: Any) -> None:
-        """Show layers or samples; the first time, samples are drawn."""
         number = self.show_row.clicked()
         if number is not None:
-            self.show_row.selected = number
-            self.player.visible, self.completions.visible = number == 0, number == 1
-            if number == 1 and (not self.joint.count or self.completions.stale):
-                self.completions.asks += 1
+            self.show(number)
+
+    def show(self, number: int) -> None:
+        """Show layers, samples or reasons; the first time, samples are drawn."""
+        self.show_row.selected = number
+        self.player.visible, self.completions.visible, self.why.visible = (number == k for k in range(len(SHOWN)))
+        if number == 1 and (not self.joint.count or self.completions.stale):
+            self.completions.asks += 1
+        if number == 2:
+            self.why.pixel = self.player.pixel
+            self.why.asks += 1
+
+    def _on_why(self, event: Any) -> None:
+        """A pixel that was chosen among the reasons is chosen everywhere."""
+        if self.why.place() is not None:
+            self.player.pixel = self.why.pixel
 
     def _on_preset(self, event: Any) -> None:
         number = self.preset_row.clicked()
         if number is None:
             return
         self.preset_seed += 1
-        mask = list(self.presets.values())[number](self.painter.shape, self.preset_seed)
-        self.preset_row.selected = number
-        self.painter.give(weights=mask)
+        self.hide(list(self.presets)[number])
         self.refresh()
+
+    def hide(self, preset: str) -> None:
+        """Put a ready-made mask on the canvas."""
+        self.preset_row.selected = list(self.presets).index(preset)
+        self.painter.give(weights=self.presets[preset](self.painter.shape, self.preset_seed))
 
     def _on_upload(self, event: Any) -> None:
         try:
@@ -181,10 +264,10 @@ def arrange(left: Sequence[Viewable], page: PicturePage, below: Sequence[Viewabl
         beside(
             choices(*left, last=True, width=LEFT, margin=0),
             pn.Column(page.painter, margin=(0, 0, 0, 20)),
-            pn.Column(page.player, page.completions, margin=(0, 0, 0, 12)),
+            pn.Column(page.player, page.completions, page.why, margin=(0, 0, 0, 12)),
             margin=(12, 0, 0, 0),
         ),
-        beside(*below, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+        beside(*below, page.reliability.pane, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
         margin=(0, 16),
         sizing_mode="stretch_width",
     )

@@ -7,23 +7,32 @@ from typing import Any
 import numpy as np
 import torch
 from panel.viewable import Viewable
+from torch import Tensor
 
 import qtcore
 from qtcore.models.base import Model
 from qtcore.models.rbm import RBM
 from qtcore_app import engine, masks
+from qtcore_app.calibration import Reliability
 from qtcore_app.cards import card
 from qtcore_app.comparisons import Comparison
 from qtcore_app.completions import Drawn, Joint, in_grey, sheet
-from qtcore_app.components import Gallery, Painter, Player
+from qtcore_app.components import Choices, Gallery, Painter, Player
 from qtcore_app.components.player import BERNOULLI_VIEWS, NCE_HIDDEN, RESIDUAL
 from qtcore_app.frames import BernoulliEncoder, Header
-from qtcore_app.pages.picture import LEFT, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.pages.picture import LEFT, Bytes, PicturePage, arrange, restored_look, restored_mask
+from qtcore_app.reasons import Subject, Wording, at, half
 from qtcore_app.samples import Samples
 from qtcore_app.shell import Shell
+from qtcore_app.state import decode_bytes, encode_bytes
 
 LAYERS = (3, 30)
 """Other numbers of layers to compare with."""
+OPENS_WITH = {"digits": 9}
+"""The picture that a page opens with: found, and not within a few layers."""
+DRAWN, DRAWING = -1, "drawing"
+"""The number of a user's own drawing among the pictures, and its name in the address."""
+UNKNOWN = "The truth of a drawing is not known."
 EMPTY = "Hide at least one pixel completely to score the answer."
 UNTRAINED = "No trained model of this kind is shipped with this version: what you see is an untrained one."
 
@@ -33,6 +42,7 @@ class OfModel(ABC):
 
     samples: Samples
     comparison: Comparison
+    reliability: Reliability
     model: Model
     model_name: str
 
@@ -41,6 +51,7 @@ class OfModel(ABC):
         self.load(model)
         self.comparison.use(model, self.model.n_layers)
         self.refresh()
+        self.reliability.refresh()
 
     def load(self, model: str) -> None:
         """Load the shipped model, or an untrained one with a sentence that says so."""
@@ -69,9 +80,13 @@ class PixelsPage(PicturePage, OfModel):
         state = shell.states["digits"]
         assert samples.shape is not None
         self.samples, shape = samples, samples.shape
-        self.number = samples.number(state.image)
+        self.number = samples.number(state.image) if state.image else OPENS_WITH.get(samples.dataset, 0)
+        drawing = decode_bytes(state.pixels, shape) if state.image == DRAWING else None
+        if drawing is not None:
+            self.number = DRAWN
         default = masks.PIXELS["nothing" if state.image else "left half"](shape, 0)
-        painter = Painter(samples.pictures()[self.number], restored_mask(state.mask, shape, default), margin=0)
+        picture = samples.pictures()[self.number] if drawing is None else drawing
+        painter = Painter(picture, restored_mask(state.mask, shape, default), drawable=True, grey=True, margin=0)
         player = Player(
             painter,
             views=BERNOULLI_VIEWS,
@@ -85,6 +100,9 @@ class PixelsPage(PicturePage, OfModel):
         self.gallery = Gallery(samples.pictures(), heading=samples.heading, width=LEFT, margin=(14, 0, 0, 0), zoom=zoom)
         self.gallery.selected = self.number
         self.gallery.param.watch(self._on_gallery, "clicks")
+        self.draw_row = Choices(labels=["draw your own"], width=LEFT, margin=(6, 0, 0, 0))
+        self.draw_row.selected = 0 if self.number == DRAWN else -1
+        self.draw_row.param.watch(self._on_draw, "clicks")
         if not state.image and not state.mask:
             self.preset_row.selected = list(self.presets).index("left half")
         self.load(model)
@@ -94,21 +112,60 @@ class PixelsPage(PicturePage, OfModel):
     def _on_gallery(self, event: Any) -> None:
         number = self.gallery.clicked()
         if number is not None:
-            self.number = self.gallery.selected = number
+            self.number = number
+            self._mark()
             self.painter.give(image=self.samples.pictures()[number])
             self.refresh()
 
+    def _on_draw(self, event: Any) -> None:
+        """An empty canvas of which nothing is known: what is drawn becomes evidence."""
+        self.number = DRAWN
+        self._mark()
+        self.preset_row.selected = -1
+        self.painter.give(np.zeros(self.painter.shape, np.uint8), np.zeros(self.painter.shape, np.uint8))
+        self.painter.pencils += 1
+        self.refresh()
+
+    def _mark(self) -> None:
+        """Show where the picture comes from."""
+        self.gallery.selected, self.draw_row.selected = self.number, 0 if self.number == DRAWN else -1
+
+    def on_stroke(self) -> None:
+        """A canvas that is none of the pictures is the user's drawing."""
+        same = (self.samples.pictures() == self.painter.image).all((1, 2))
+        if self.number == DRAWN or not same[self.number]:
+            self.number = int(same.argmax()) if same.any() else DRAWN
+        self._mark()
+        super().on_stroke()
+
+    @property
+    def values(self) -> Tensor:
+        """What is seen, and the truth of what is hidden if it is not drawn [V]."""
+        if self.number == DRAWN:
+            return torch.from_numpy(self.painter.image.reshape(-1).astype(np.float32)) / 255
+        return self.samples.values[self.number]
+
+    @property
+    def weights(self) -> Tensor:
+        """Of the evidence [1, V]."""
+        return torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+
     def address(self) -> dict[str, str]:
-        image = f"{self.samples.key}-{self.number}"
-        return {"model": self.model_name, "image": image, "compare": self.comparison.value, "record": ""}
+        drawn = self.number == DRAWN
+        return {
+            "model": self.model_name,
+            "image": DRAWING if drawn else f"{self.samples.key}-{self.number}",
+            "pixels": encode_bytes(self.painter.image) if drawn else "",
+            "compare": self.comparison.value,
+            "record": "",
+        }
 
     def question(self) -> tuple[Header, Sequence[engine.Run]]:
-        values = self.samples.values[self.number]
-        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
+        values, weights, drawn = self.values, self.weights, self.number == DRAWN
         target = weights[0] == 0
         query = qtcore.Query(values[None], weights)
-        encoder = BernoulliEncoder(self.model, values, target)
-        extra = {"without": {"nce": EMPTY}}
+        encoder = BernoulliEncoder(self.model, None if drawn else values, target)
+        extra = {"without": {"nce": UNKNOWN if drawn else EMPTY}, "hidden": target.nonzero()[:, 0].tolist()}
         header = Header(self.painter.shape, encoder.channels, self.painter.seq, encoder.truth_bytes(), extra=extra)
 
         def run(label: str, model: Model, n_layers: int) -> engine.Run:
@@ -117,16 +174,41 @@ class PixelsPage(PicturePage, OfModel):
         return header, self.comparison.runs(self.model, run)
 
     def joint_question(self) -> Joint:
-        weights = torch.from_numpy(self.painter.weights.reshape(1, -1).astype(np.float32)) / 255
-        return Joint(self.model, qtcore.Query(self.samples.values[self.number][None], weights, weights < 1))
+        weights = self.weights
+        return Joint(self.model, qtcore.Query(self.values[None], weights, weights < 1))
+
+    def coloured(self, values: Tensor) -> Bytes:
+        return in_grey(255 * values.reshape(-1, *self.painter.shape))
 
     def pictures(self, drawn: Drawn) -> list[bytes]:
-        shape = self.painter.shape
-        parts = [in_grey(255 * values.reshape(-1, *shape)) for values in (drawn.marginals.mean, drawn.samples, drawn.best)]
-        return [sheet(*parts)]
+        return [sheet(*map(self.coloured, (drawn.marginals.mean, drawn.samples, drawn.best)))]
+
+    @property
+    def model_shown(self) -> str:
+        return self.model_name
+
+    def demonstrate(self) -> None:
+        self.hide("left half")
+        self.play()
+
+    def subject(self) -> Subject:
+        return Subject(self.model, qtcore.Query(self.values[None], self.weights), self.why.place() or 0, self.model.n_layers)
+
+    def wording(self) -> Wording:
+        values, weights, shape = self.values, self.painter.weights.reshape(-1), self.painter.shape
+        return Wording(shape, "probability", lambda i: f"{at(i, shape)}, seen as {float(values[i]):.2g}{half(weights[i])}")
 
     def view(self, above: Sequence[Viewable]) -> Viewable:
-        left = [*above, self.gallery, self.preset_row, self.show_row, self.comparison.row, self.notice]
+        left = [
+            *above,
+            self.gallery,
+            self.draw_row,
+            self.preset_row,
+            self.show_row,
+            self.comparison.row,
+            self.reliability.row,
+            self.notice,
+        ]
         return arrange(left, self, explanation(self.samples.dataset == "digits"))
 
 

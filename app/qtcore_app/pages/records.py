@@ -16,6 +16,7 @@ import qtcore
 from qtcore.inference.questions import Asking
 from qtcore.models.base import Model
 from qtcore_app import engine
+from qtcore_app.calibration import Reliability
 from qtcore_app.cards import card
 from qtcore_app.comparisons import Comparison
 from qtcore_app.completions import Asked, Drawn, Joint, draw, joint_model
@@ -25,6 +26,7 @@ from qtcore_app.frames import BernoulliEncoder, Header
 from qtcore_app.layout import beside, choices
 from qtcore_app.pages.picture import LEFT, NOTICE
 from qtcore_app.pages.pixels import LAYERS, OfModel, both_models
+from qtcore_app.reasons import N_MESSAGES, Explained, Subject, couplings, explain, ranked, signed
 from qtcore_app.samples import MAX_STEPS, Samples
 from qtcore_app.shell import Shell
 from qtcore_app.state import decode_bytes, encode_bytes, pixel_of
@@ -32,11 +34,24 @@ from qtcore_app.state import decode_bytes, encode_bytes, pixel_of
 Bytes = NDArray[np.uint8]
 
 PRESETS = ("one question", "one, nothing known", "30 %", "50 %", "80 %", "everything", "nothing")
-SHOWN = {"marginals": "marginals", "samples": "six samples", "next": "ask next"}
+SHOWN = {"marginals": "marginals", "samples": "six samples", "next": "ask next", "why": "why"}
 """What is drawn beside each variable, and the label of its button."""
 ASK = "Ask for at least one variable."
+CHOOSE = "Choose a variable that is not known: its bar, or its name."
+NOTHING = "Nothing is known, so that no evidence can be left out."
+STRONGEST = 3
+"""Variables that are named of a hidden unit."""
 KNOW = "Every variable is known: make at least one unknown or asked."
 EMPTY = "Ask for at least one variable to score the answer."
+BOARDS = {"connect4": [6, 7]}
+"""Rows and columns of games."""
+ABOUT = {
+    "adult": " Income, the class of the original table, is not in this file; where the fifths of fnlwgt, a weight of the "
+    "census, end is not known.",
+    "mushrooms": " Whether a mushroom can be eaten, the class of the original table, is not in this file.",
+    "connect4": " Who wins, the class of the original table, is not in this file. Every position has eight pieces; x began.",
+}
+"""What else is to be said of a file."""
 UNNAMED = "The meaning of this set's variables was never published."
 JOINT = (
     " Samples and what to ask next are answered by a model that was trained with any number of known variables, where one is "
@@ -81,6 +96,7 @@ class RecordPage(OfModel):
         self.record = Record(
             np.zeros(count, np.uint8),
             samples.names,
+            board=BOARDS.get(samples.dataset, []),
             layer=state.integer("layer", 0, 1000, -1),
             sizing_mode="stretch_width",
             margin=(0, 0, 0, 20),
@@ -109,6 +125,8 @@ class RecordPage(OfModel):
         shell.when_left("digits", self.joint.cancel)
         self.load(model)
         self.comparison = Comparison(model, self.model.n_layers, LAYERS, state.compare, self.refresh, LEFT)
+        self.reliability = Reliability(lambda: self.model_name, LEFT)
+        shell.when_left("digits", self.reliability.cancel)
         header, runs = self.question()
         self.record.frames = engine.compute(header, runs)
 
@@ -137,6 +155,8 @@ class RecordPage(OfModel):
         """Run the current query; cancel the previous run."""
         self.joint.stop()
         self.answered.clear()
+        if self.record.shown == "why":
+            self.record.asks += 1
         self.latest.submit(self._run)
         self.remember()
 
@@ -150,6 +170,9 @@ class RecordPage(OfModel):
         roles = self.record.roles
         if self.record.shown == "next":
             return "" if (roles == TARGET).any() else ASK
+        if self.record.shown == "why":
+            chosen = 0 <= self.record.variable < len(roles) and not evidence(roles)[self.record.variable]
+            return CHOOSE if not chosen else "" if evidence(roles).any() else NOTHING
         return KNOW if evidence(roles).all() else ""
 
     def _answer(self, seed: int) -> Iterator[Any]:
@@ -157,6 +180,8 @@ class RecordPage(OfModel):
         ones."""
         roles = torch.tensor(self.record.roles)
         query = qtcore.Query(self.values[None], torch.from_numpy(evidence(self.record.roles))[None])
+        if self.record.shown == "why":
+            return explain(Subject(self.model, query, self.record.variable, self.model.n_layers, self._pieces()))
         model = joint_model(self.model_name, self.model)
         if self.record.shown == "next":
             return tell_bits(Asking(model, query.to(model.device), about=roles == TARGET))
@@ -166,10 +191,38 @@ class RecordPage(OfModel):
         if isinstance(answer, Drawn):
             drawn = torch.cat([answer.samples, answer.best]).nan_to_num(2)
             self.record.samples = drawn.cpu().to(torch.uint8).numpy().tobytes()
+        elif isinstance(answer, Explained):
+            self._show_reasons(answer)
         else:
             self.record.bits = answer.bits.astype("<f4").tobytes()
         if answer.share >= 1:
-            self.answered.add("samples" if isinstance(answer, Drawn) else "next")
+            self.answered.add({Drawn: "samples", Told: "next", Explained: "why"}[type(answer)])
+
+    def _pieces(self) -> list[list[int]]:
+        """What is known, a whole group at a time: each of its options follows from the others."""
+        known = evidence(self.record.roles)
+        if len(self.record.groups) == 1:
+            return [[int(i)] for i in np.flatnonzero(known)]
+        pieces = [[i for i in range(start, stop) if known[i]] for _, start, stop in self.record.groups]
+        return [piece for piece in pieces if piece]
+
+    def _show_reasons(self, explained: Explained) -> None:
+        """What each known variable did, with its group, and which hidden units speak to the chosen one."""
+        moved = np.full(len(self.record.names), np.nan, "<f4")
+        if explained.left is not None:
+            for piece, value in zip(explained.left.pieces.cpu().numpy(), signed(explained.left).tolist(), strict=True):
+                moved[piece] = value
+        strengths, effect, p = couplings(self.model), signed(explained.heard), explained.hidden[-1]
+        units = []
+        for k in ranked(explained.heard, N_MESSAGES):
+            strongest = strengths[k].abs().argsort(descending=True)[:STRONGEST].tolist()
+            names = ", ".join(f"{'+' if strengths[k, i] > 0 else '−'} {self._named(i)}" for i in strongest)
+            units.append({"moved": f"{float(effect[k]):+.2g}", "name": f"unit {k + 1}, p = {float(p[k]):.2f}", "text": names})
+        self.record.param.update(moved=moved.tobytes(), units=units)
+
+    def _named(self, i: int) -> str:
+        title = next(title for title, start, stop in self.record.groups if start <= i < stop)
+        return f"{title}: {self.record.names[i]}" if title else self.record.names[i]
 
     def _on_show(self, event: Any) -> None:
         number = self.show_row.clicked()
@@ -194,6 +247,7 @@ class RecordPage(OfModel):
             layer="" if self.record.layer < 0 else self.record.layer,
             pixel=f"0-{self.record.variable}" if self.record.variable >= 0 else "",
             mask="",
+            pixels="",
         )
 
     # ------------------------------------------------------------------ what the user does
@@ -221,13 +275,21 @@ class RecordPage(OfModel):
             self.record.layer = -1
         if not -1 <= self.record.variable < len(self.record.names):
             self.record.variable = -1
+        if any(event.name == "variable" for event in events):
+            self._explain()
         self.remember()
 
+    def _explain(self) -> None:
+        """Another variable has other reasons: at once where they are shown."""
+        self.answered.discard("why")
+        if self.record.shown == "why":
+            self.record.asks += 1
+
     def view(self, above: Sequence[Viewable]) -> Viewable:
-        left = [*above, self.rows, self.preset_row, self.show_row, self.comparison.row, self.notice]
+        left = [*above, self.rows, self.preset_row, self.show_row, self.comparison.row, self.reliability.row, self.notice]
         return pn.Column(
             beside(choices(*left, width=LEFT, margin=0), self.record, margin=(12, 0, 0, 0), sizing_mode="stretch_width"),
-            beside(*explanation(self.samples.names is None), margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
+            beside(*explanation(self.samples), self.reliability.pane, margin=(8, 0, 16, 0), sizing_mode="stretch_width"),
             margin=(0, 16),
             sizing_mode="stretch_width",
         )
@@ -246,7 +308,7 @@ def tell_bits(asking: Asking) -> Iterator[Told]:
         yield Told(done / len(asking), bits[0].cpu().numpy())
 
 
-def explanation(unnamed: bool) -> list[Viewable]:
+def explanation(samples: Samples) -> list[Viewable]:
     """Three cards: the question, a layer, the two models."""
     return [
         card(
@@ -255,7 +317,8 @@ def explanation(unnamed: bool) -> list[Viewable]:
             r"or set the group to a value beside it: what is asked is then still scored against the record as it was. "
             r"The bar is $p(v_i = 1 \mid v_{\mathrm{known}})$; asked variables are scored by "
             r"$\mathrm{NCE} = -\tfrac1n \sum_{\text{asked } i} \log_2 p(v_i)$, unknown ones are summed out. "
-            + (UNNAMED if unnamed else GROUPED)
+            + (UNNAMED if samples.names is None else GROUPED)
+            + ABOUT.get(samples.dataset, "")
             + JOINT,
         ),
         *both_models(),

@@ -14,10 +14,12 @@ import panel as pn
 from panel.viewable import Viewable
 
 from qtcore.models.files import checkpoint_folder
+from qtcore.paper.matrices import MATRICES
 from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
     DEPTHS,
     ERRORS,
+    EXPLAINED,
     JOINT,
     MISSING,
     NOT_COMPARABLE,
@@ -278,7 +280,7 @@ def html(records: list[Record]) -> str:
         "the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
-    depths, joint, questions = (groups.pop(name) for name in ("depth", "joint", "questions"))
+    depths, joint, questions, *matrices = (groups.pop(name) for name in ("depth", "joint", "questions", *MATRICES))
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for table in tables:
@@ -302,6 +304,11 @@ def html(records: list[Record]) -> str:
     for table, asked in zip(questions, question_curves(records).values(), strict=True):
         plot = curves([(title, numbers, scores) for _, title, numbers, scores in asked], tuple(asked[0][2]), log=False)
         parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>")
+    for name, tables in zip(MATRICES, matrices, strict=True):
+        if tables:
+            parts.append(f"<h2>{escape(TABLES[name][0])}</h2><p>{escape(EXPLAINED[name])} ")
+            parts.append(f"<code>python -m qtcore.reproduce {name} --evaluate-only</code> scores them again.</p>")
+        parts += [table_html(table) + made(table.rows) for table in tables]
     return f"<div class='results'>{''.join(parts)}</div>"
 
 

@@ -18,7 +18,7 @@ from qtcore.inference.bp.factors import FactorPassing
 from qtcore.inference.bp.gaussian import GaussianPassing
 from qtcore.inference.bp.grid import GridPassing
 from qtcore.inference.bp.passing import Choices, Passing
-from qtcore.inference.bp.schedules import ResidualPassing, SequentialPassing
+from qtcore.inference.bp.schedules import RandomPassing, ResidualPassing, SequentialPassing
 from qtcore.inference.engine import Answerable, Layer, with_periods
 from qtcore.inference.layered import Layered
 from qtcore.potentials import BinaryPotentials, FactorPotentials, GaussianPotentials, GridPotentials, Potentials
@@ -31,7 +31,11 @@ PASSING: dict[type, type[Passing]] = {
     FactorPotentials: FactorPassing,
 }
 
-SCHEDULED: dict[str, type[Passing]] = {"sequential": SequentialPassing, "residual": ResidualPassing}
+SCHEDULED: dict[str, type[Passing]] = {
+    "sequential": SequentialPassing,
+    "random": RandomPassing,
+    "residual": ResidualPassing,
+}
 """On factor graphs, by the schedule."""
 
 SCHEDULES = tuple(sorted({schedule for kind in PASSING.values() for schedule in kind.schedules}))
@@ -112,8 +116,9 @@ class BP(MessagePassing):
         n_layers: number of updates of all messages.
         damping: weight of the old message in the new one; 0 means none.
         temperature: 1 is sum-product, 0 is max-product; for models of discrete variables.
-        schedule: "flooding" (all messages at once); of a factor graph also "sequential" (one factor after the other) and
-            "residual" (the largest pending changes); of a GaussianRBM "sequential" (to the hidden units, then back).
+        schedule: "flooding" (all messages at once); of a factor graph also "sequential" (one factor after the other),
+            "random" (the same, in another order in each layer) and "residual" (the largest pending changes); of a GaussianRBM
+            "sequential" (to the hidden units, then back).
         until: stop when no message changes by more than this.
         at_most: the largest number of layers, if `until` is given; `model(query, n)` sets it to n.
         torch_compile: compile the layers with torch.compile on devices without native kernels (a GPU).

@@ -44,7 +44,7 @@ def log_z(model: Answerable, query: Query, engine: MessagePassing | None = None)
         messages, info = passing.update(messages)
         if engine.finished(info):
             break
-    return of_messages(passing, messages)
+    return of_messages(passing, passing.buffer(messages))
 
 
 def of_messages(passing: FactorPassing, messages: Tensor) -> Tensor:

@@ -142,7 +142,7 @@ def _outer(incoming: list[Tensor], numbers: Arithmetic) -> Tensor:
 class FactorPassing(Passing):
     """Messages on a factor graph."""
 
-    schedules = ("flooding", "sequential", "residual")
+    schedules = ("flooding", "sequential", "random", "residual")
 
     def __init__(self, potentials: FactorPotentials, evidence: Tensor, choices: Choices) -> None:
         assert choices.T is not None
@@ -202,6 +202,10 @@ class FactorPassing(Passing):
 
     def initial(self) -> Tensor:
         return self.scaled_evidence.new_zeros(len(self.where.sent), self.batch)
+
+    def buffer(self, messages: Tensor) -> Tensor:
+        """All messages [M, B], without whatever else a schedule keeps with them."""
+        return messages
 
     def sums(self, messages: Tensor) -> Tensor:
         """θ_i + Σ_f m_fi for every state of every variable [total, B]."""

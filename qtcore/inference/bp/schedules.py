@@ -1,9 +1,12 @@
-"""Other schedules for factor graphs than flooding: sequential and residual. All have the same fixed points.
+"""Other schedules for factor graphs than flooding: sequential, random and residual. All have the same fixed points.
 
 Sequential: the factors are updated one after the other, each from the latest messages; a layer updates every factor once.
 Factors without a common variable do not notice each other, so that whole sets of them are updated at a time: a factor's set is
 the first in which no factor before it (in the order of the graph) shares a variable with it, and a layer goes through the
 sets in their order. There are at least as many sets as the variable with the most factors has of them.
+
+Random: the same, but every layer takes the factors in an order of its own, drawn at random. The order depends on the number of
+the layer and of the factors alone, so that a run can be repeated. To find the sets anew takes time on large graphs.
 
 Residual: a layer updates those factors whose messages would change most, for every query of a batch by itself. The pending
 change of a factor is the largest that an update would make to one of its messages; it is updated if no factor with a common
@@ -11,11 +14,14 @@ variable has a larger one, or the same and an earlier place in the graph. The la
 as much as one of flooding, and there have to be more of them.
 """
 
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from qtcore.inference.bp import categorical, logic
 from qtcore.inference.bp.factors import FactorPassing, _normalised, outgoing
@@ -23,29 +29,45 @@ from qtcore.inference.bp.passing import Choices, Passing
 from qtcore.potentials import FactorPotentials
 from qtcore.wiring import Factors, Whole, Wiring
 
-_sets: "WeakKeyDictionary[Wiring, list[list[tuple[int, Whole]]]]" = WeakKeyDictionary()
+Sets = list[list[tuple[int, Whole]]]
+
+_sets: "WeakKeyDictionary[Wiring, Sets]" = WeakKeyDictionary()
 
 
-def sets_of_factors(wiring: Wiring) -> list[list[tuple[int, Whole]]]:
+def sets_of_factors(wiring: Wiring) -> Sets:
     """Sets of factors without a common variable: for each set, groups with the places of its factors in them."""
     if wiring not in _sets:
-        place = {int(n): (g, k) for g, group in enumerate(wiring.groups) for k, n in enumerate(group.number)}
-        taken = [0] * len(wiring.n_states)  # the sets that have a factor of each variable, as bits
-        sets: list[dict[int, list[int]]] = []
-        for number in sorted(place):
-            g, k = place[number]
-            scope = wiring.groups[g].scope[k].tolist()
-            near = 0
-            for i in scope:
-                near |= taken[i]
-            first = (~near & (near + 1)).bit_length() - 1
-            for i in scope:
-                taken[i] |= 1 << first
-            if first == len(sets):
-                sets.append({})
-            sets[first].setdefault(g, []).append(k)
-        _sets[wiring] = [[(g, np.array(members)) for g, members in sorted(each.items())] for each in sets]
+        _sets[wiring] = sets_in_order(wiring, range(count_of_factors(wiring)))
     return _sets[wiring]
+
+
+def count_of_factors(wiring: Wiring) -> int:
+    return sum(len(group.number) for group in wiring.groups)
+
+
+def sets_in_order(wiring: Wiring, numbers: Iterable[int]) -> Sets:
+    """The same for factors that are taken in another order."""
+    place = {int(n): (g, k) for g, group in enumerate(wiring.groups) for k, n in enumerate(group.number)}
+    taken = [0] * len(wiring.n_states)  # the sets that have a factor of each variable, as bits
+    sets: list[dict[int, list[int]]] = []
+    for number in numbers:
+        g, k = place[number]
+        scope = wiring.groups[g].scope[k].tolist()
+        near = 0
+        for i in scope:
+            near |= taken[i]
+        first = (~near & (near + 1)).bit_length() - 1
+        for i in scope:
+            taken[i] |= 1 << first
+        if first == len(sets):
+            sets.append({})
+        sets[first].setdefault(g, []).append(k)
+    return [[(g, np.array(members)) for g, members in sorted(each.items())] for each in sets]
+
+
+def random_order(count: int, layer: int) -> list[int]:
+    """The order of so many factors in a layer of the random schedule."""
+    return list(map(int, np.random.default_rng((count, layer)).permutation(count)))
 
 
 class ScheduledPassing(FactorPassing):
@@ -97,23 +119,32 @@ class _Part:
         return torch.stack(changes).amax(0)
 
 
+Prepared = tuple[list[_Part], Tensor, Tensor]
+"""The factors of a set, the rows of their messages, and the entries that these are about."""
+
+
 class SequentialPassing(ScheduledPassing):
     """One factor after the other."""
 
     def __init__(self, potentials: FactorPotentials, evidence: Tensor, choices: Choices) -> None:
         super().__init__(potentials, evidence, choices)
-        self.sets: list[tuple[list[_Part], Tensor, Tensor]] = []  # with all rows of a set, and the entries they are about
-        for members in sets_of_factors(self.wiring):
+        self.sets = list(self._prepared_sets(sets_of_factors(self.wiring)))
+
+    def _prepared_sets(self, sets: Sets) -> Iterator[Prepared]:
+        for members in sets:
             parts = [_Part(self, number, own) for number, own in members]
-            rows = torch.tensor(np.concatenate([part.rows for part in parts]), device=evidence.device)
-            self.sets.append((parts, rows, self.where.sent[rows]))
+            rows = torch.tensor(np.concatenate([part.rows for part in parts]), device=self.evidence.device)
+            yield parts, rows, self.where.sent[rows]
 
     def update(self, messages: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._in_turn(self.sets, messages)
+
+    def _in_turn(self, sets: Iterable[Prepared], messages: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         residual = self.before()["residual"]
         alone = self.unary + self.scaled_evidence
         belief = categorical.without_zeros(alone) + self.where.collect(categorical.without_zeros(messages))
         zeros = alone.isneginf().to(alone.dtype) + self.where.collect(messages.isneginf().to(alone.dtype))
-        for parts, rows, about in self.sets:
+        for parts, rows, about in sets:
             if self.has_zeros:
                 self._refuse_contradictions(zeros == 0)
             old = messages.index_select(0, rows)
@@ -129,6 +160,37 @@ class SequentialPassing(ScheduledPassing):
             belief = belief.index_add(0, about, categorical.without_zeros(new) - finite)
             zeros = zeros.index_add(0, about, new.isneginf().to(new.dtype) - gone)
         return messages, {"residual": self.T * residual}
+
+
+class Counted(NamedTuple):
+    """The messages [M, B] after so many layers."""
+
+    buffer: Tensor
+    layer: int
+
+
+class RandomPassing(SequentialPassing):
+    """One factor after the other, in each layer in another order."""
+
+    def __init__(self, potentials: FactorPotentials, evidence: Tensor, choices: Choices) -> None:
+        FactorPassing.__init__(self, potentials, evidence, choices)
+
+    def initial(self) -> Counted:  # type: ignore[override]
+        return Counted(super().initial(), 0)
+
+    def buffer(self, messages: Counted) -> Tensor:  # type: ignore[override]
+        return messages.buffer
+
+    def update(self, messages: Counted) -> tuple[Counted, dict[str, Tensor]]:  # type: ignore[override]
+        order = random_order(count_of_factors(self.wiring), messages.layer)
+        new, info = self._in_turn(self._prepared_sets(sets_in_order(self.wiring, order)), messages.buffer)
+        return Counted(new, messages.layer + 1), info
+
+    def answers(self, messages: Counted) -> tuple[Distribution, Distribution]:  # type: ignore[override]
+        return super().answers(messages.buffer)
+
+    def shown(self, messages: Counted) -> dict[str, Tensor]:  # type: ignore[override]
+        return super().shown(messages.buffer)
 
 
 class ResidualPassing(ScheduledPassing):

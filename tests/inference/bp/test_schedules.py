@@ -1,4 +1,4 @@
-"""Sequential and residual belief propagation: as loops over factors, exact on trees, with the fixed points of flooding."""
+"""Sequential, random and residual belief propagation: as loops, exact on trees, with the fixed points of flooding."""
 
 import math
 from pathlib import Path
@@ -15,7 +15,7 @@ import qtcore
 from qtcore import BP, Exact, FactorGraph, PairwiseMRF, Query
 from qtcore.errors import InputError
 from qtcore.inference.bp import bethe
-from qtcore.inference.bp.schedules import sets_of_factors
+from qtcore.inference.bp.schedules import random_order, sets_of_factors
 from qtcore.wiring import Wiring
 
 from ... import naive
@@ -34,7 +34,7 @@ from ...strategies import (
     seeds,
 )
 
-OTHERS = ("sequential", "residual")
+OTHERS = ("sequential", "random", "residual")
 others = st.sampled_from(OTHERS)
 
 
@@ -144,6 +144,13 @@ def test_sets_of_factors(graph: Any) -> None:
         assert len(set(variables)) == len(variables)
 
 
+def test_a_random_order_is_another_in_each_layer_and_the_same_in_each_run() -> None:
+    orders = [random_order(20, layer) for layer in range(5)]
+    assert all(sorted(order) == list(range(20)) for order in orders)
+    assert len(set(map(tuple, orders))) == 5
+    assert orders == [random_order(20, layer) for layer in range(5)]
+
+
 def test_a_long_chain_takes_two_sets() -> None:
     wiring = Wiring.of([2] * 1001, np.stack([np.arange(1000), np.arange(1, 1001)], 1))
     assert [[len(members) for _, members in each] for each in sets_of_factors(wiring)] == [[500], [500]]
@@ -162,9 +169,9 @@ def test_which_models_have_which_schedules(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"schedule must be 'flooding' for a {kind}, not 'residual'"):
             build(kind)(ask(build(kind)), engine=BP(schedule="residual"))
     with pytest.raises(
-        InputError, match="schedule must be 'flooding' or 'sequential' or 'residual' for a PairwiseMRF, not 'random'"
+        InputError, match="schedule must be 'flooding' or 'sequential' or 'random' or 'residual' for a PairwiseMRF, not 'other'"
     ):
-        graph(query, engine=BP(schedule="random"))
+        graph(query, engine=BP(schedule="other"))
     without = PairwiseMRF([2, 3], [])
     for schedule in OTHERS:
         close(without(ask(without, 1), engine=BP(schedule=schedule)).probs, without(ask(without, 1)).probs)

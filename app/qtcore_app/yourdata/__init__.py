@@ -1,0 +1,1 @@
+"""A visitor's own table: reading it, training on it in a process of its own, asking. Nothing here depends on a browser."""
