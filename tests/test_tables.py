@@ -78,6 +78,8 @@ def test_plots(name: str, tmp_path: Path) -> None:
         "depth": [],
         "joint": [],
         "questions": [],
+        "queries": [],
+        "engines": [],
     }[name]
     ours = [record("qt", "rbm", "adult", bp=0.1), record("qt", "grbm", "frey", uniform=1.5, patches=1.4)]
     ours.append(record("qt", "grid", "border-fixed", iou=97.0, nce=0.03, iou_framed=96.0, nce_framed=0.04))
@@ -85,6 +87,9 @@ def test_plots(name: str, tmp_path: Path) -> None:
     ours.append(joint("qt", "rbm", "adult", 13.9))
     asked = {"questions": [0, 1, 2], "chosen": [40.0, 50.0, 70.0], "random": [40.0, 40.0, 41.0], "samples": 300}
     ours.append(record("qt", "rbm", "adult") | {"table": "questions", "scores": asked})
+    figure = {"mean": 0.3, "error": 0.01, "samples": 9}
+    ours.append(record("qt", "rbm", "adult") | {"table": "queries", "scores": {"uniform:0.5": figure}})
+    ours.append(record("qt", "rbm-mf", "adult") | {"table": "engines", "scores": {"mf-5": figure}})
     pictures = []
     for records in ([], ours):
         plots.plot(name, records, tmp_path / "plot.png")
