@@ -40,7 +40,7 @@ from qtcore.paper.experiments import (
 )
 from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.paper.records import is_record
-from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, over_depth, score_engines, score_queries
+from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, evenly, over_depth, score_engines, score_queries
 from qtcore.query import Query, parse
 
 QUICK = 100
@@ -314,18 +314,13 @@ def _untrained(cell: Cell, dataset: Dataset) -> Model:
     return named(f"{cell.model}/{cell.dataset}").build(dataset)
 
 
-def _evenly(rows: Tensor, count: int) -> Tensor:
-    """So many rows of all, at equal distances: a file may begin with rows that are not like the rest."""
-    return rows[torch.arange(min(count, len(rows))) * len(rows) // min(count, len(rows))]
-
-
 def _score_joint(model: Model, dataset: Dataset) -> dict[str, Any]:
     """−log p of a test row by the chain rule in nats, in one order (mean over orders) and of their mixture, its spread over
     orders, and the inconsistency of two variables with half of the others observed, in bits."""
     draw = generator(1000, 1)
-    fewer = replace(dataset, test=_evenly(dataset.test, FEWER_ROWS.get(dataset.name, JOINT_ROWS)))
+    fewer = replace(dataset, test=evenly(dataset.test, FEWER_ROWS.get(dataset.name, JOINT_ROWS)))
     answer = evaluate_joint(model, fewer, "test", None, 1000, None, JOINT_ORDERS)
-    pairs = parse("uniform", None)(_evenly(dataset.test, PAIRS), draw)
+    pairs = parse("uniform", None)(evenly(dataset.test, PAIRS), draw)
     scores = {**vars(answer), "inconsistency": consistency(model, pairs, draw)}
     return {name: _plain(score) for name, score in scores.items()}
 
