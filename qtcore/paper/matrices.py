@@ -17,9 +17,9 @@ from qtcore.paper.figures import MISSING, Row, Table, chosen_records, mean_over_
 from qtcore.paper.records import Record
 
 QUERIES = (
-    "Up to 5,000 test rows, at equal distances, and one draw of each kind of query. ± is the standard error over rows. All models "
-    "of a dataset start from that of the paper's queries and go on with their own; those with more hidden units start from that "
-    "of any number. Of binary variables, more than one bit is worse than a coin."
+    "Up to 5,000 test rows, at equal distances, and one draw of each kind of query. ± is the standard error over rows. All "
+    "models of a dataset start from that of the paper's queries and go on with their own; those with more hidden units start "
+    "from that of any number. Of binary variables, more than one bit is worse than a coin."
 )
 ENGINES = (
     "The first 2,000 test rows (grid: 100 images), one draw of uniform queries. ± is the standard error over test samples. "
