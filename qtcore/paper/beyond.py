@@ -31,8 +31,7 @@ QUERY_SETS = {"adult": "rbm", "mushrooms": "rbm", "digits": "rbm", "frey": "grbm
 IMAGES = ("digits", "frey")
 ANY_HIDDEN = {"adult": 100, "mushrooms": 100}
 """Hidden units of the models that are to be good everywhere."""
-ANY_STEPS = {"adult": (4000,), "mushrooms": (6000, 4000)}
-"""How long they are trained, phase by phase."""
+ANY_STEPS = {"adult": 4000, "mushrooms": 6000}
 
 ENGINE_KINDS = {"bp": "BP", "mf": "mean field", "rw": "reweighted BP, ρ learned"}
 """By the end of a model's kind: the engine that it is trained through, as tables call it."""
@@ -46,7 +45,7 @@ ENGINE_ROWS = {"border": 100}
 Changes = dict[str, Any]
 _DECAY = {"schedule": "linear", "decay_from": 0.0, "warmup": 100, "batch": 100, "averaging": 0.995}
 _QUERIES = _DECAY | {"steps": 2000, "learning_rate": 0.005, "validate_every": 250, "seed": 1}
-_ANY = _DECAY | {"learning_rate": 0.005, "warmup": 200, "averaging": 0.998, "validate_every": 500}
+_ANY = _DECAY | {"learning_rate": 0.005, "warmup": 200, "averaging": 0.998, "validate_every": 500, "seed": 2}
 _FREY = _DECAY | {"steps": 500, "batch": 40, "learning_rate": 0.002, "train_layers": 15, "validate_every": 50}
 _ENGINES = {
     "rbm": _DECAY | {"steps": 1500, "learning_rate": 0.02, "validate_every": 250},
@@ -85,10 +84,8 @@ def new_models() -> dict[str, tuple[str, Changes, tuple[Changes, ...], str | Non
             changes: Changes = {"queries": queries}
             if suffix == "any":
                 changes["hidden"] = ANY_HIDDEN[dataset]
-            phases: tuple[Changes, ...] = (_FREY if dataset == "frey" else _QUERIES,)
-            if suffix == "any":
-                phases = tuple(_ANY | {"steps": steps, "seed": 2 + k} for k, steps in enumerate(ANY_STEPS[dataset]))
-            models["/".join(place)] = like, changes, phases, f"{like}-cardinality" if suffix == "any" else like
+            phase = _ANY | {"steps": ANY_STEPS[dataset]} if suffix == "any" else _FREY if dataset == "frey" else _QUERIES
+            models["/".join(place)] = like, changes, (phase,), f"{like}-cardinality" if suffix == "any" else like
     for kind, dataset, short in engine_models():
         plain = kind.partition("-")[0]
         phase = _ENGINES.get(dataset, _ENGINES[plain])
