@@ -154,8 +154,6 @@ class ReweightedFactors(FactorPassing):
 
     def used(self, group: int) -> Tensor:
         tables, rho = super().used(group), self.rho[group][:, None, None]
-        if len(tables) < len(rho):
-            tables = tables.expand(len(rho), -1, -1)
         return categorical.scale(tables, 1 / rho) if self.has_zeros else tables / rho
 
     def counted(self, group: int) -> Tensor:
