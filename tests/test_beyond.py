@@ -107,13 +107,17 @@ def test_engines_agree_on_independent_bits_and_differ_on_others(tmp_path: Path, 
     assert (tmp_path / "results" / "engines.png").stat().st_size > 1000
 
 
-def test_a_gaussian_model_is_not_asked_by_the_engine_that_it_cannot_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gaussian_model_is_not_asked_by_the_engine_that_it_cannot_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = toy("frey", torch.randn(30, 6), kind="gaussian", image_shape=(2, 3))
     record = record_of(Cell("engines", "qt", "grbm-mf", "frey"), GaussianRBM(6, 2), dataset, monkeypatch)
     assert {part.split("-")[0] for part in record["scores"]} == {"bp", "mf"}
     _, cross = engine_matrices([record])
     (figures,) = [row for row, used in zip(cross.figures, cross.records, strict=True) if used]
     assert [figure is not None for figure in figures] == [True, True, False]
+    reproduction.write_tables([record], [], "engines", tmp_path)  # all its figures are above a bit
+    assert (tmp_path / "results" / "engines.png").stat().st_size > 1000
     (text,) = [
         line for line in reproduction.markdown("engines", [record]).splitlines() if line.startswith("| Frey") and "– |" in line
     ]

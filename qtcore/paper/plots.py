@@ -124,7 +124,8 @@ def _plot_heat(matrices: list[Matrix], path: Path) -> None:
     for ax, matrix in zip(axes[:, 0], matrices, strict=False):
         numbers = [[math.nan if figure is None else figure[0] for figure in row] for row in matrix.figures]
         known = [number for row in numbers for number in row if not math.isnan(number)]
-        low, high = min(known, default=0.0), min(1.0, max(known, default=1.0))  # beyond a coin's bit all is as bad
+        low, high = min(known, default=0.0), max(known, default=1.0)
+        high = min(high, 1.0) if low < 1 else high  # of binary variables, all beyond a coin's bit is as bad
         middle = (low + high) / 2
         ax.imshow(numbers, aspect="auto", cmap="viridis", vmin=low, vmax=high)
         for y, row in enumerate(numbers):
