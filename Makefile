@@ -3,6 +3,7 @@
 # make check  ruff, mypy (as one of the tests), and the tests that are not slow, with a few cases of each
 # make test   ruff, mypy (as one of the tests), all tests and all notebooks
 # make fuzz   odd inputs for MINUTES=10; what failed is in fuzz-failures/, and the next run begins with it
+# make docs   these pages as a site, in docs/_build/html; notebooks are executed, warnings are errors
 # make release   build wheel and sdist, try both in clean environments, say what remains to be done
 # make sanitize   the kernels once under AddressSanitizer and UBSan, with gcc: a minute
 #
@@ -27,7 +28,7 @@ PYTEST := $(RUN) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-r
 # Hundreds of processes are started here: none should compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: app lint check test fuzz release sanitize venv clean
+.PHONY: app lint check test fuzz docs release sanitize venv clean
 .DELETE_ON_ERROR:
 
 app: $(STAMP)
@@ -45,6 +46,10 @@ test: lint
 
 fuzz: $(STAMP)
 	$(RUN) -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+docs: $(STAMP)
+	$(RUN) -m sphinx -b html -W --keep-going -c docs . docs/_build/html -d docs/_build/trees $(ARGS)
+	$(RUN) docs/site/offline.py docs/_build/html
 
 release: $(STAMP)
 	$(RUN) -m tests.release $(ARGS)
@@ -76,11 +81,11 @@ $(STAMP): pyproject.toml constraints.txt
 	    echo "Making $(VENV) with $$found"; \
 	    "$$found" -m venv --clear $(VENV) || exit 1; \
 	fi
-	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[app,bench,dev]' -c constraints.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[app,bench,docs,dev]' -c constraints.txt
 	@printf '%s' "$(CURDIR)" > $(STAMP)
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find qtcore app tests -name __pycache__ -type d -prune -exec rm -rf {} +

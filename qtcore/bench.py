@@ -1,6 +1,6 @@
 """Measure how fast the models are.
 
-    python -m qtcore.bench              the tables of the README; about ten minutes
+    python -m qtcore.bench              the tables of docs/speed.md; about ten minutes
     python -m qtcore.bench --quick      a quick run, about a minute
     python -m qtcore.bench --json bench.json
     python -m qtcore.bench samples      joint samples of faces and records

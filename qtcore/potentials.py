@@ -37,7 +37,7 @@ class FactorPotentials:
     unary: Tensor
     """Log-potentials of all states of all variables [total]."""
     tables: tuple[Tensor, ...]
-    """The tables of each group [tables, *shape]; −∞ [1, 1] for a group of logic factors, which have none."""
+    """The tables of each group `[tables, *shape]`; −∞ [1, 1] for a group of logic factors, which have none."""
 
     def answers(self, logits: Tensor) -> tuple[Distribution, Distribution]:
         """Visible and hidden marginals from the logits of all variables [B, n, S]."""

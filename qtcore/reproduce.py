@@ -4,6 +4,7 @@
     python -m qtcore.reproduce table1 --datasets adult dna --methods qt --models rbm --seeds 3
     python -m qtcore.reproduce frey --budget quick             a quick end-to-end run
     python -m qtcore.reproduce depth --evaluate-only           the score of every shipped model over the depth
+    python -m qtcore.reproduce calibration --evaluate-only     how often what every shipped model claims is so
     python -m qtcore.reproduce joint --evaluate-only           log-likelihoods by the chain rule, and consistency
     python -m qtcore.reproduce questions --evaluate-only       what a few well-chosen questions tell, against random ones
     python -m qtcore.reproduce queries --evaluate-only         models trained on some queries, asked others
@@ -40,10 +41,11 @@ class Command:
     """Which cells, and what to do with them."""
 
     table: tyro.conf.Positional[
-        Literal["table1", "frey", "grid", "depth", "joint", "questions", "queries", "engines", "all"]
+        Literal["table1", "frey", "grid", "depth", "calibration", "joint", "questions", "queries", "engines", "all"]
     ] = "all"
-    """Which table; depth: the score of every shipped model, layer by layer; joint: log-likelihoods and consistency;
-    questions: what chosen questions tell; queries: trained on some, asked others; engines: what each makes of all weights."""
+    """Which table; depth: the score of every shipped model, layer by layer; calibration: how often what they claim is so;
+    joint: log-likelihoods and consistency; questions: what chosen questions tell; queries: trained on some, asked others;
+    engines: what each makes of all weights."""
     methods: tuple[str, ...] = ()
     """qt, pcd, advil, image-gaussian, pixel-gaussian, random, untrained; all by default."""
     models: tuple[str, ...] = ()

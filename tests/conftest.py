@@ -39,6 +39,7 @@ FIRST = (
     "tests/ui",
     "tests/test_reproduce.py",
     "tests/test_types.py",
+    "tests/test_site.py",
     "tests/models/test_extremes.py",
     "tests/data",
     "notebooks/05_query_training.ipynb",

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from qtcore.data import Dataset
 from qtcore.errors import DataError, InputError
 from qtcore.paper import cells, reproduction
 from qtcore.paper.beyond import new_models
+from qtcore.paper.calibrations import calibration_error
 from qtcore.paper.cells import Cell
 from qtcore.paper.experiments import EXPERIMENTS
 from qtcore.paper.printed import PUBLISHED
@@ -59,11 +61,16 @@ def test_the_cells_are_those_of_the_paper() -> None:
     assert len({(cell.model, cell.dataset) for cell in qt if cell.table == "table1"}) == 18
     assert {cell.dataset for cell in qt if cell.table == "grid"} == {"border", "border-fixed", "border-authors"}
     assert len({cell.key for cell in everything}) == len(everything)
-    trained = [cell.name for cell in everything if cell.trained and cell.table in ("table1", "frey", "grid", "engines")]
+    others = ("depth", "calibration", "joint", "questions", "queries")
+    trained = [cell.name for cell in everything if cell.trained and cell.table not in others]
     assert len(set(trained)) == len(trained)
     joint = [cell.name for cell in everything if cell.table == "joint"]
     assert len(joint) == len(set(joint)) == 6 * len(PUBLISHED)
-    assert {cell.name for cell in everything if cell.table == "depth"} == EXPERIMENTS.keys() - new_models().keys()
+    for table in ("depth", "calibration"):
+        trained = [cell.name for cell in everything if cell.table == table and cell.method == "qt"]
+        assert set(trained) == EXPERIMENTS.keys() - new_models().keys()
+        shipped = {name for name in qtcore.available() if "-seed" not in name} - new_models().keys()
+        assert shipped <= {cell.name for cell in everything if cell.table == table}
     assert {cell.name for cell in everything if cell.table in ("queries", "engines")} >= new_models().keys()
     assert [cell.name for cell in cells.cells("table1", ("qt",), ("adult",), 2)] == [
         *("rbm/adult", "dbm/adult", "rbm/adult-seed1", "dbm/adult-seed1")
@@ -248,6 +255,28 @@ def test_questions_about_a_copy_are_answered_by_the_first_one(tmp_path: Path, mo
     assert "## Mushr, odor: the most probable option is the true one, in %" in text
     assert "| QT: chosen | 50.0 | 100.0 | 100.0 |" in text
     assert (tmp_path / "results" / "questions.png").stat().st_size > 1000
+
+
+def test_the_calibration_of_a_model_that_claims_three_quarters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without edges every marginal is σ(c_v), whatever is observed: of ones alone it is wrong by 0.25."""
+    ones, both = torch.ones(50, 4), torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 1]]).repeat(50, 1)
+    model = RBM(4, 1, dtype=torch.float64)
+    model.W.data.zero_()
+    model.c_v.data.fill_(math.log(3.0))
+    for rows, so in ((ones, 1.0), (both, 0.5)):
+        dataset = Dataset(name="adult", kind="binary", source="exact", note="", train=rows, valid=rows, test=rows)
+        monkeypatch.setattr(cells.data, "load", lambda _, made=dataset: made)
+        record = json.loads(json.dumps(cells.score_cell(Cell("calibration", "qt", "rbm", "adult"), model, False, 0)))
+        assert is_record(record)
+        assert record["scores"]["claimed"] == [0.75]
+        assert record["scores"]["true"] == [pytest.approx(so, abs=0.1)]  # of both, the queries draw a few more of one
+        assert calibration_error(record) == pytest.approx(abs(0.75 - record["scores"]["true"][0]))
+    assert not is_record(record | {"scores": {"claimed": [0.75], "true": [0.5]}})
+    (text,) = reproduction.write_tables([record], "calibration", tmp_path)
+    tenths = [""] * 10
+    tenths[7] = f"0.75 → {record['scores']['true'][0]:.2f}"
+    assert f"| adult | {calibration_error(record):.4f} | {' | '.join(tenths)} |" in text
+    assert (tmp_path / "results" / "calibration.png").stat().st_size > 1000
 
 
 def test_without_the_data_what_was_computed_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

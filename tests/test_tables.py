@@ -76,6 +76,7 @@ def test_plots(name: str, tmp_path: Path) -> None:
         "frey": ["NCE in bits"],
         "grid": ["IoU % (higher is better)", "NCE in nats (lower is better)"],
         "depth": [],
+        "calibration": [],
         "joint": [],
         "questions": [],
         "queries": [],

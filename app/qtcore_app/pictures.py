@@ -1,6 +1,6 @@
 """Make the pictures of the documentation.
 
-    python -m qtcore_app.pictures docs/pictures/face.gif        a sampled face is completed, layer by layer, under three masks
+    python -m qtcore_app.pictures docs/pictures/answers.gif     drawn contours and sampled faces are completed, layer by layer
     python -m qtcore_app.pictures docs/pictures/drawings.png    twelve noisy drawings, and what the grid models make of them
 """
 
@@ -16,21 +16,24 @@ from PIL import Image, ImageDraw, ImageFont
 
 import qtcore
 from qtcore.data import CONTOUR, OUT, add_noise, border_labels, faces_offline
-from qtcore.data.frey import SHAPE
+from qtcore.data.frey import SHAPE, grey_levels
+from qtcore.inference.sampling import smoothed
 from qtcore.io.images import grid_marginals, grid_pictures, write_png
 from qtcore.support.cli import arguments, guarded
 from qtcore.support.files import write_atomically
-from qtcore_app import masks
-from qtcore_app.components.player import GAUSSIAN_VIEWS
-from qtcore_app.frames import GaussianEncoder
-from qtcore_app.sheets import picture
+from qtcore_app import colours, masks
+from qtcore_app.sheets import COVER
 
-FACE, ZOOM, GAP = 0, 7, 8
-MASKS = ("left half", "mouth", "80 %")
-SHOWN = (0, 1, 2, 3, 4, 6, 8, 12, 20, 50)
-"""Layers in the picture: little changes after the first few."""
-MILLISECONDS, PAUSE = 220, 1400
-HIDDEN = (120, 150, 190)
+FACES, MASKS = (0, 4, 9), ("left half", "mouth", "80 %")
+DRAWN = (7, 4, 6)
+"""Which of the drawings below."""
+FACE_MODEL, CONTOUR_MODEL = "grbm/frey-sigma", "grid/drawings"
+SHOWN = ((0, 1), (1, 2), (2, 4), (3, 6), (4, 7), (6, 8), (8, 9), (12, 10), (20, 12), (35, 16), (50, 24))
+"""Layers in the picture, of the face and of the contour: the former's answer is there after a few."""
+SAMPLES, BLOCK = 3, 9
+ZOOM, GAP = 5, 6
+MILLISECONDS, PAUSE = 220, 2200
+PAPER, PALETTE = 255, 96
 
 GRIDS = (("grid/border-fixed", 15), ("grid/border", 30), ("grid/drawings", 30))
 """Models of the drawings, and layers."""
@@ -43,31 +46,61 @@ class Command:
     """Where to write the picture."""
 
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """A GIF for the face, a PNG for the drawings."""
+    """A GIF of contours and faces, or a PNG of the drawings."""
 
 
-def frames(mask: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-    """The observed pixels, the mean and the standard deviation after each of the shown layers, side by side."""
-    model = qtcore.load("grbm/frey")
-    face = faces_offline()[FACE : FACE + 1]
-    observed = torch.from_numpy(mask.reshape(1, -1) > 0)
-    encoder = GaussianEncoder(model, face[0], ~observed[0])
-    face_bytes = encoder.truth_bytes()
-    assert face_bytes is not None
-    grey = face_bytes.reshape(*SHAPE, 1).repeat(3, 2)
-    shown = np.where(mask[..., None] > 0, grey, np.array(HIDDEN, np.uint8))
-    names = [channel.name for channel in encoder.channels]
-    views = [view for view in GAUSSIAN_VIEWS if view["channel"] in ("mean", "deviation")]
-    images = []
+def scene(number: int) -> list[NDArray[np.uint8]]:
+    """The layers of a contour and of a face side by side, and at last samples of the face: a picture for each."""
+    noisy, labels = _contour(DRAWN[number], number)
+    seen, means, samples = _face(FACES[number], MASKS[number])
+    empty = [np.full_like(seen, 235)] * SAMPLES
+    images = [_row([noisy, label], [seen, mean, *empty]) for label, mean in zip(labels, means, strict=True)]
+    return [*images, _row([noisy, labels[-1]], [seen, means[-1], *samples])]
+
+
+def _contour(drawing: int, seed: int) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]]]:
+    """A noisy drawing, and its labels after each of the shown layers, blended by their probabilities."""
+    model = qtcore.load(CONTOUR_MODEL)
+    noisy = add_noise(torch.from_numpy(drawings()[drawing]), *NOISE, seed=seed).numpy()
+    query = qtcore.Query(torch.from_numpy(noisy)[None].float(), torch.ones(1, *noisy.shape, dtype=torch.bool))
+    palette = np.array([colours.CONTOUR, colours.OUT, colours.IN])
     with torch.inference_mode():
-        for layer in model.layers(qtcore.Query(face, observed)):
-            if layer.index in SHOWN:
-                channels = np.stack([channel.reshape(SHAPE) for channel in encoder.encode(layer)[0]])
-                maps = [shown, *(picture(channels, names, view, []) for view in views)]
-                maps = [panel.repeat(ZOOM, 0).repeat(ZOOM, 1) for panel in maps]
-                gap = np.full((maps[0].shape[0], GAP, 3), 255, np.uint8)
-                images.append(np.concatenate([part for panel in maps for part in (panel, gap)][:-1], 1))
-    return images
+        layers = {layer.index: layer.marginals.probs[0].numpy() for layer in model.layers(query, SHOWN[-1][1])}  # type: ignore[attr-defined]
+    labels = [(layers[shown] @ palette).round().clip(0, 255).astype(np.uint8) for _, shown in SHOWN]
+    return (255 - 255 * noisy[..., None].astype(np.uint8)).repeat(3, 2), labels
+
+
+def _face(face: int, mask: str) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]], list[NDArray[np.uint8]]]:
+    """A sampled face with hidden pixels covered, the mean of the marginals after each of the shown layers, and samples."""
+    model = qtcore.load(FACE_MODEL)
+    values = faces_offline()[face : face + 1]
+    weights = masks.FACES[mask](SHAPE, 0)
+    observed = torch.from_numpy(weights.reshape(1, -1) > 0)
+    query = qtcore.Query(values, observed)
+
+    def grey(pixels: torch.Tensor) -> NDArray[np.uint8]:
+        levels = grey_levels(pixels, model.statistics).round().clamp(0, 255)
+        return levels.reshape(SHAPE).numpy().astype(np.uint8)[..., None].repeat(3, 2)
+
+    with torch.inference_mode():
+        layers = {layer.index: layer.marginals.mean for layer in model.layers(query, SHOWN[-1][0])}
+        drawn = model.sample(query, SAMPLES, "random", BLOCK, torch.Generator().manual_seed(face)).flatten(0, 1)
+        drawn = torch.where(observed, values, smoothed(model, drawn))
+    seen = np.where(weights[..., None] > 0, grey(values[0]), np.array(COVER, np.uint8))
+    return seen, [grey(torch.where(observed, values, layers[shown])[0]) for shown, _ in SHOWN], [grey(one) for one in drawn]
+
+
+def _row(contours: list[NDArray[np.uint8]], faces: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """Contours to the left, faces to the right, on white."""
+    panels = [panel.repeat(ZOOM, 0).repeat(ZOOM, 1) for panel in (*contours, *faces)]
+    height = max(panel.shape[0] for panel in panels)
+    parts = []
+    for place, panel in enumerate(panels):
+        high = np.full((height, panel.shape[1], 3), PAPER, np.uint8)
+        top = (height - panel.shape[0]) // 2
+        high[top : top + panel.shape[0]] = panel
+        parts += [high, np.full((height, GAP * (4 if place == len(contours) - 1 else 1), 3), PAPER, np.uint8)]
+    return np.concatenate(parts[:-1], 1)
 
 
 def drawings() -> list[NDArray[np.uint8]]:
@@ -145,12 +178,11 @@ def main() -> int:
         write_png(command.file, sheet)
         print(f"{command.file}: {len(rows)} drawings.")
         return 0
-    images: list[Image.Image] = []
-    durations: list[int] = []
-    for name in MASKS:
-        made = frames(masks.FACES[name](SHAPE, 0))
-        images += [Image.fromarray(frame).convert("P", palette=Image.Palette.ADAPTIVE) for frame in made]
-        durations += [MILLISECONDS] * (len(made) - 1) + [PAUSE]
+    scenes = [scene(number) for number in range(len(DRAWN))]
+    pictures = [Image.fromarray(picture) for pictures in scenes for picture in pictures]
+    durations = [duration for pictures in scenes for duration in [MILLISECONDS] * (len(pictures) - 1) + [PAUSE]]
+    palette = Image.fromarray(np.concatenate([pictures[-1] for pictures in scenes])).quantize(PALETTE)
+    images = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
 
     def save(path: Path) -> None:
         images[0].save(path, "GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, disposal=1)

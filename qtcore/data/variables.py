@@ -16,9 +16,9 @@ def option_names(groups: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{group} {option}" for group, options in groups.items() for option in options.split())
 
 
-# Numbers are in five bins each. Those of education-num follow from the file itself, where every level of education lies in one
-# bin; those of age and hours from UCI's counts of each number, which add up exactly to the columns'. Where the bins of fnlwgt (a
-# weight of the census) end is not known; each has a fifth of the rows.
+# Numbers are in five bins each. Those of education-num follow from the file itself, where every level of education lies in
+# one bin; those of age and hours from UCI's counts of each number, which add up exactly to the columns'. Where the bins of
+# fnlwgt (a weight of the census) end is not known; each has a fifth of the rows.
 ADULT = option_names(
     {
         "age": "17-25 26-32 33-40 41-49 50-90",

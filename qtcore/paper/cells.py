@@ -40,7 +40,16 @@ from qtcore.paper.experiments import (
 )
 from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.paper.records import is_record
-from qtcore.paper.scoring import evaluate, evaluate_grid, evaluate_joint, evenly, over_depth, score_engines, score_queries
+from qtcore.paper.scoring import (
+    calibration,
+    evaluate,
+    evaluate_grid,
+    evaluate_joint,
+    evenly,
+    over_depth,
+    score_engines,
+    score_queries,
+)
 from qtcore.query import Query, parse
 
 QUICK = 100
@@ -49,6 +58,8 @@ DEEP, DEEP_ROWS = 60, 2000
 """Layers after which a grid that was trained over depths is scored once more, and on how many test images."""
 DEPTH_ROWS, DEPTH_GRIDS = 2000, 300
 """Test rows, and test images of a grid, that are scored layer by layer."""
+CALIBRATION_ROWS = 5000
+"""Test rows on which claims are compared with what is so (of a grid: as many images as above)."""
 JOINT_ROWS, JOINT_ORDERS, PAIRS = 500, 2, 2000
 """Test rows whose joint probability is computed, in how many random orders of the chain rule, and rows for consistency."""
 FEWER_ROWS = {"nips": 50, "web": 200}
@@ -69,7 +80,7 @@ class Cell:
     """One trained model and all its figures: a method, a model, a dataset and a seed."""
 
     table: str
-    """table1, frey, grid, depth, joint, questions, queries or engines."""
+    """table1, frey, grid, depth, calibration, joint, questions, queries or engines."""
     method: str
     """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random, untrained."""
     model: str
@@ -113,10 +124,13 @@ def cells(
             selected += [Cell("frey", method, "grbm", "frey", seed) for method in ("qt", "advil")]
         if table in ("grid", "all"):
             selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in GRID_ROWS]
-    if table in ("depth", "all"):
-        new = new_models()
-        named_so = [name.split("/") for name in EXPERIMENTS if name not in new]
-        selected += [Cell("depth", "qt", kind, dataset) for kind, dataset in named_so]
+    shipped = [name.split("/") for name in EXPERIMENTS if name not in new_models()]
+    for name in ("depth", "calibration"):  # of every shipped model
+        if table in (name, "all"):
+            selected += [Cell(name, "qt", kind, dataset) for kind, dataset in shipped]
+            kinds = (("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
+            selected += [Cell(name, method, model, dataset) for method, model in kinds for dataset in DATASETS]
+            selected += [Cell(name, "advil", "grbm", "frey")]
     if table in ("joint", "all"):
         columns = JOINT_COLUMNS.values()
         selected += [Cell("joint", method, model, name + suffix) for method, model, suffix in columns for name in PUBLISHED]
@@ -215,6 +229,9 @@ def score_cell(cell: Cell, model: Model | None, with_gibbs: bool, gibbs_rows: in
     elif cell.table == "depth":
         assert model is not None
         scores = _score_depths(model, dataset)
+    elif cell.table == "calibration":
+        assert model is not None
+        scores = _score_calibration(model, dataset)
     elif cell.table == "joint":
         scores = _score_joint(model or _untrained(cell, dataset), dataset)
     elif cell.table == "questions":
@@ -307,6 +324,15 @@ def _score_depths(model: Model, dataset: Dataset) -> dict[str, Any]:
     if labelled:
         lists["iou"] = [round(score.iou.mean, 3) for score in scores if score.iou is not None]
     return lists
+
+
+def _score_calibration(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """In each tenth of [0, 1] (of real variables: for each central interval) what is claimed, how often it is so, and of how
+    many events."""
+    queries, rows = ("everything", DEPTH_GRIDS) if model.variables.kind == "label" else ("uniform", CALIBRATION_ROWS)
+    result = calibration(model, dataset, "test", queries, 1000, rows)
+    curves = {name: [round(float(number), 5) for number in getattr(result, name)] for name in ("claimed", "true")}
+    return {**curves, "count": result.count.tolist(), "samples": len(dataset.test[:rows])}
 
 
 def _untrained(cell: Cell, dataset: Dataset) -> Model:

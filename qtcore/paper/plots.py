@@ -10,6 +10,7 @@ from PIL import Image
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.metrics import BITS
+from qtcore.paper.calibrations import calibration_curves
 from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS
 from qtcore.paper.matrices import MATRICES, Matrix
 from qtcore.paper.printed import PUBLISHED
@@ -76,6 +77,24 @@ def _plot_curves(records: list[Record], path: Path) -> None:
         ax.set(title=DEPTH_TITLES[kind], xlabel="layer", xscale="log")
         ax.grid(alpha=0.3)
         ax.legend(fontsize=7, ncols=2)
+    _save(figure, path)
+
+
+def _plot_calibration(records: list[Record], path: Path) -> None:
+    """Plot how often what is claimed is so, a panel for each kind of model; on the diagonal claims are right."""
+    plt = _pyplot()
+    curves = calibration_curves(records)
+    height = max(1, -(-len(curves) // 2))
+    figure, axes = plt.subplots(height, 2, figsize=(9, 4.2 * height), squeeze=False)
+    for ax, (title, chosen) in zip(axes.flat, curves.items(), strict=False):
+        ax.plot([0, 1], [0, 1], color="k", linewidth=1)
+        for record in chosen:
+            ax.plot(record["scores"]["claimed"], record["scores"]["true"], ".-", label=record["dataset"])
+        ax.set(title=title, xlabel="claimed", ylabel="so")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=7)
+    for ax in axes.flat[len(curves) :]:
+        ax.set_axis_off()
     _save(figure, path)
 
 
@@ -187,7 +206,7 @@ def _pyplot() -> Any:
 
 def plot(name: str, records: list[Record], path: Path, whole: bool = True) -> None:
     """Plot a group of tables as dots: ours filled, the paper's open, one line per row; of all, or of those with a record."""
-    others = {"depth": _plot_curves, "joint": _plot_joint, "questions": _plot_questions}
+    others = {"depth": _plot_curves, "calibration": _plot_calibration, "joint": _plot_joint, "questions": _plot_questions}
     if name in others:
         others[name](records, path)
         return

@@ -7,7 +7,11 @@ from qtcore.models.provenance import Provenance
 
 Record = dict[str, Any]
 
-OVER = {"depth": ("layer", ("nce_bits",)), "questions": ("questions", ("chosen", "random"))}
+OVER = {
+    "depth": ("layer", ("nce_bits",)),
+    "questions": ("questions", ("chosen", "random")),
+    "calibration": ("claimed", ("true", "count")),
+}
 """Of records of curves: what they are curves over, and which there must be."""
 ADVIL_SETTINGS = ("steps", "decoder_steps", "rate", "helper_rate")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from qtcore.data import SPECIFICATIONS
 from qtcore.models.provenance import Provenance
+from qtcore.paper.calibrations import CALIBRATION, calibration_curves, calibration_error
 from qtcore.paper.experiments import ASKED_ABOUT, CARDINALITY, JOINT_COLUMNS, QUESTION_COLUMNS
 from qtcore.paper.figures import MISSING as MISSING
 from qtcore.paper.figures import NOT_COMPARABLE as NOT_COMPARABLE
@@ -114,7 +115,8 @@ def depth_curves(records: list[Record]) -> dict[str, list[tuple[Record, list[int
     for record in records:
         scores = record["scores"]
         if record["table"] == "depth" and "layer" in scores:
-            curves.setdefault(record["model"], []).append((record, scores["layer"], scores.get("iou", scores["nce_bits"])))
+            kind = record["model"] if record["method"] == "qt" else f"{record['model']}-{record['method']}"
+            curves.setdefault(kind, []).append((record, scores["layer"], scores.get("iou", scores["nce_bits"])))
     return {kind: curves[kind] for kind in DEPTH_TITLES if kind in curves}
 
 
@@ -123,6 +125,10 @@ DEPTH_TITLES = {
     "grbm": "Gaussian RBM: NCE in bits (lower is better)",
     "rbm": "RBM: NCE in bits (lower is better)",
     "dbm": "DBM: NCE in bits (lower is better)",
+    "rbm-pcd": "RBM, trained by PCD: NCE in bits (lower is better)",
+    "grbm-advil": "Gaussian RBM, trained by AdVIL: NCE in bits (lower is better)",
+    "rbm-advil": "RBM, trained by AdVIL: NCE in bits (lower is better)",
+    "dbm-advil": "DBM, trained by AdVIL: NCE in bits (lower is better)",
 }
 
 
@@ -136,6 +142,26 @@ def depth_tables(records: list[Record]) -> list[Table]:
             shown = [f"{after[layer]:.{1 if kind == 'grid' else 3}f}" if layer in after else "" for layer in SHOWN_LAYERS]
             rows.append(Row(record["dataset"], [*shown], [record]))
         tables.append(Table(DEPTH_TITLES[kind], [f"layer {layer}" for layer in SHOWN_LAYERS], rows))
+    return tables
+
+
+def calibration_tables(records: list[Record]) -> list[Table]:
+    """How often what is claimed is so: in each tenth of [0, 1], or in the central parts of a density, a row for each model."""
+    tables = []
+    for title, chosen in calibration_curves(records).items():
+        parts = 3 if title.startswith("Gaussian") else 10
+        rows = []
+        for record in chosen:
+            scores, cells = record["scores"], ["" for _ in range(parts)]
+            for place, (claimed, so) in enumerate(zip(scores["claimed"], scores["true"], strict=True)):
+                if parts == 3 and place < parts:
+                    cells[place] = f"{100 * so:.1f} %"
+                elif parts == 10:  # a tenth in which nothing is claimed has no entry
+                    cells[max(0, min(int(10 * claimed), 9))] = f"{claimed:.2f} → {so:.2f}"
+            rows.append(Row(record["dataset"], [f"{calibration_error(record):.4f}", *cells], [record]))
+        names = [f"{part / 10:g}–{(part + 1) / 10:g}" for part in range(10)]
+        central = [f"truth in the central {part} %" for part in (50, 80, 95)]
+        tables.append(Table(title, ["expected calibration error", *(central if parts == 3 else names)], rows))
     return tables
 
 
@@ -200,6 +226,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "frey": ("Gaussian RBM on the Frey faces: NCE in bits (lower is better)", frey_tables),
     "grid": ("Grid MRF on border ownership", grid_tables),
     "depth": ("The score over the depth", depth_tables),
+    "calibration": ("Calibration: what is claimed → how often it is so", calibration_tables),
     "joint": ("Joint probabilities by the chain rule", joint_tables),
     "questions": ("Which variable to ask about next", question_tables),
     "queries": ("Which queries to train on: NCE in bits (lower is better)", query_tables),
@@ -208,7 +235,14 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
 """For each group of tables: its heading, and the function that makes it."""
 
 
-EXPLAINED = {"depth": DEPTHS, "joint": JOINT, "questions": QUESTIONS, "queries": QUERIES, "engines": ENGINES}
+EXPLAINED = {
+    "depth": DEPTHS,
+    "calibration": CALIBRATION,
+    "joint": JOINT,
+    "questions": QUESTIONS,
+    "queries": QUERIES,
+    "engines": ENGINES,
+}
 """What is said below a group of tables; ERRORS below the others."""
 
 
@@ -247,7 +281,7 @@ def markdown(name: str, records: list[Record], whole: bool = True) -> str:
 
 
 def summary(records: list[Record]) -> str:
-    """The query-trained models in brief, as Markdown: the README's results table."""
+    """The query-trained models in brief, as Markdown: for docs/results.md, and ten rows of it for the README."""
     lines = ["| query-trained | ours | paper | |", "|---|---|---|---|"]
     for table in table_1_tables(records):
         chosen = table.columns.index(NAMES["qt"])
@@ -294,7 +328,7 @@ def histories(records: list[Record], table: str) -> list[tuple[str, list[list[fl
         if (record["table"], record["method"]) != (table, "advil") or "training" not in record:
             continue
         model, dataset = record["model"], record["dataset"]
-        printed = FREY["advil-bp", "uniform"] if table == "frey" else TABLE_1["advil-bp", model, dataset]
+        printed = FREY["advil-bp", "uniform"] if model == "grbm" else TABLE_1["advil-bp", model, dataset]
         history = Provenance.from_dict(record["training"]).history or []
         curves.append((f"{model.upper()}, {SPECIFICATIONS[dataset].heading}", history, printed.mean))
     return curves

@@ -152,8 +152,12 @@ def test_drawing_from_the_first_variable_on() -> None:
     for x, y in ((0.5, 0.5), (-1, 0), (-1, 0)):
         lab = applied(lab, "add", [x, y])
         assert lab is not None
-    for action, *numbers in (("join", 0, 1), ("join3", 3, 0, 2), ("join", 2, 3), ("coupling", 2, -1.25), ("coupling", 1, 0.5)):
-        lab = applied(lab, action, numbers)
+    scopes: list[list[float]] = [[0, 1], [3, 0, 2], [2, 3]]
+    for scope in scopes:
+        lab = applied(lab, "join" if len(scope) == 2 else "join3", scope)
+        assert lab is not None
+    for factor, w in ((2, -1.25), (1, 0.5)):
+        lab = applied(lab, "coupling", [factor, w])
         assert lab is not None
     assert lab.graph.factors == ((0, 1), (2, 3), (0, 2, 3))
     assert lab.couplings == (1.0, 0.5, -1.25, 0.0, 0.0, 0.0)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from qtcore_app.lab import exercises, inference, training
 from qtcore_app.lab.address import CHOICES, sound
 from qtcore_app.lab.address import EXERCISES as COUNT
@@ -16,8 +17,8 @@ from qtcore_app.shell import Shell
 NUMBERS = range(1, len(EXERCISES) + 1)
 
 
-def errors(lab: Lab) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    return np.abs(inference.layers(lab).beliefs - inference.exact_marginals(lab)).max(1)
+def errors(lab: Lab) -> NDArray[np.float64]:
+    return np.asarray(np.abs(inference.layers(lab).beliefs - inference.exact_marginals(lab)).max(1))
 
 
 def test_all_of_them_fit_the_page() -> None:

@@ -37,7 +37,7 @@ def test_a_pixel_of_a_digit() -> None:
     page.show_row.clicks = [WHY, 1]
     assert page.why.visible
     assert not page.player.visible
-    query = qtcore.Query(page.samples.values[:1], torch.from_numpy(page.painter.weights.reshape(1, -1) > 0))
+    query = qtcore.Query(page.values[None], torch.from_numpy(page.painter.weights.reshape(1, -1) > 0))
     model = qtcore.load("rbm/digits").requires_grad_(False)
     left, heard = leave_one_out(model, query, 4 * 8 + 2), arriving(model, query, 4 * 8 + 2)
     facts = page.why.facts

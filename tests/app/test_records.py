@@ -110,3 +110,10 @@ def test_a_value_that_is_set() -> None:
     assert again.values[start:stop].tolist() == page.values[start:stop].tolist()
     again.record.give(preset("everything", again.record.groups, len(roles), 0))
     assert (again.values == again.samples.values[5]).all()
+
+
+def test_of_a_board_whole_squares_are_asked_for() -> None:
+    _, groups = grouped([f"{square} {state}" for square in ("a1", "a2", "b1", "b2") for state in ("x", "empty", "o")], 12)
+    roles = preset("50 %", groups, 12, 3, whole=True).reshape(4, 3)
+    assert (roles == roles[:, :1]).all()
+    assert (roles[:, 0] == TARGET).sum() == 2

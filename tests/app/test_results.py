@@ -82,6 +82,15 @@ def test_scores_over_the_depth_are_drawn() -> None:
     assert "curves" not in results.html([])
 
 
+def test_calibration_is_a_row_for_each_model() -> None:
+    scores = {"claimed": [0.05, 0.95], "true": [0.1, 0.9], "count": [30, 10], "samples": 7}
+    html = results.html([record(table="calibration", scores=scores)])
+    assert "0.0500" in html
+    assert "0.05 → 0.10" in html
+    assert "reproduce calibration --evaluate-only" in html
+    assert "reproduce calibration --evaluate-only" not in results.html([])
+
+
 def test_what_a_file_says_is_escaped() -> None:
     assert "<script" not in results.html([record(note="<script>alert(1)</script>", checkpoint="<script>")])
 

@@ -19,7 +19,7 @@ def pictures(page: "Page") -> np.ndarray:
 
 
 def status(page: "Page", said: str) -> None:
-    wait_until(page, lambda: said in (page.locator(".head .status").text_content() or ""), said)
+    wait_until(page, lambda: said in (page.locator(".head:visible .status").text_content() or ""), said)
 
 
 def test_six_faces_and_the_next_question(page: "Page", app_url: str) -> None:

@@ -46,15 +46,13 @@ def test_columns_are_seen_and_mended(page: "Page", app_url: str) -> None:
     day = page.get_by_label("kind of day")
     day.select_option(label="levels in order")
     page.get_by_label("move Fri up").wait_for()
-    for _ in range(3):
-        page.get_by_label("move Mon down").focus()
-        before = page.locator(".qt.columns .order .level").all_inner_texts()
+    levels = page.locator(".qt.columns .order .level > span")
+    assert levels.all_inner_texts()[:3] == ["Fri", "Mon", "Sat"]
+    page.get_by_label("move Sat down").focus()
+    for place in (1, 0):
         page.keyboard.press("Enter")
-        wait_until(page, lambda before=before: page.locator(".qt.columns .order .level").all_inner_texts() != before)
-        if page.get_by_label("move Mon down").is_disabled():
-            break
-        assert "move Mon down" in page.evaluate(FOCUSED)  # so that one can go on
-    assert page.locator(".qt.columns .order .level").first.inner_text().split() == ["‹", "Mon", "›"]
+        wait_until(page, lambda place=place: levels.nth(place).inner_text() == "Sat", "Saturday to go down")
+        assert place == 0 or "move Sat down" in page.evaluate(FOCUSED)  # so that one can go on
     page.get_by_label("kind of season").select_option(label="numbers")
     page.get_by_text("The column 'season' cannot be real").wait_for()
     assert page.get_by_label("kind of season").evaluate("select => select.selectedOptions[0].text") == "levels"
@@ -105,7 +103,7 @@ def test_from_a_file_to_answers(page: "Page", app_url: str, tmp_path: Path) -> N
     page.get_by_role("tab", name="Results").click()
     page.locator(".results").wait_for()
     page.get_by_role("tab", name="Your data").click()
-    page.get_by_text("0 known, 1 asked, 2 unknown").wait_for()
+    page.get_by_text("Ask next: ").wait_for()
     for width in at_widths(page, 390, 1280, height=844):
         for view in ("answers", "columns"):
             page.get_by_role("button", name=view, exact=True).click()

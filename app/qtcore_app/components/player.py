@@ -25,7 +25,7 @@ BERNOULLI_VIEWS = [
 GRID_VIEWS = [
     {"title": "Segmentation", "channel": "contour", "map": "labels", "unit": ""},
     {"title": "Entropy", "channel": "entropy", "map": "uncertainty", "unit": "bits"},
-    {"title": "Most probable clone", "note": "hue: side of the inside", "channel": "clone", "map": "clones", "unit": ""},
+    {"title": "Most probable clone", "note": "hue: IN's side", "channel": "clone", "map": "clones", "unit": ""},
 ]
 RESIDUAL = {"title": "Residual", "curve": "residual", "log": True, "explain": "Largest change of a message in each layer"}
 _NCE = "NCE: −log2 of the marginal at the truth, mean over "

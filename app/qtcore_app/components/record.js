@@ -76,11 +76,12 @@ export function render({model, el}) {
     pick(chosen)
     function draw() {
       for (const {square, title, start, stop} of squares) {
-        const known = isKnown(roles[start]), word = WORDS[roles[start]]
-        const p = states.map((_, k) => known ? truthOf(start + k) : valueAt(data, data.runs[0], deck.cursor, "mean", start + k))
+        const own = roles.subarray(start, stop), known = own.every(isKnown) || own.some((role, k) => isKnown(role) && truthOf(start + k) > 0.5)
+        const word = known ? "known" : own.includes(TARGET) ? "asked" : "unknown" // a piece that is known leaves nothing open
+        const p = states.map((_, k) => known || isKnown(own[k]) ? truthOf(start + k) : valueAt(data, data.runs[0], deck.cursor, "mean", start + k))
         const total = p.reduce((a, b) => a + b, 0) || 1, x = 100 * p[states.indexOf("x")] / total, o = 100 * p[states.indexOf("o")] / total
         square.style.setProperty("--x", `${x}%`); square.style.setProperty("--xo", `${x + o}%`)
-        square.dataset.role = word; square.toggleAttribute("data-set", roles.subarray(start, stop).some(isSet))
+        square.dataset.role = word; square.toggleAttribute("data-set", own.some(isSet))
         square.textContent = known ? ["×", "", "○"][p.findIndex((v) => v > 0.5)] ?? "" : word === "asked" ? "?" : ""
         const values = states.map((state, k) => `${state} ${p[k].toFixed(2)}`).join(", "), truth = states.find((_, k) => truthOf(start + k) > 0.5) ?? "–"
         square.title = `${title}: ${word}; ${values}; truth ${truth}`

@@ -1,6 +1,7 @@
 """Graphs from UAI files and back: checked here, whatever a browser sends, and refused with a sentence."""
 
 import math
+from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
@@ -39,14 +40,17 @@ def opened(data: bytes) -> Lab:
             biases[variable] += own.pop((axis,))
         if own:
             kept = [own[part] for part in (PARTS if len(scope) == 3 else ((0, 1),))]
-            numbers[variables] = numbers.get(variables, np.zeros(len(kept))) + kept
+            numbers[variables] = numbers.get(variables, np.zeros(len(kept))) + np.array(kept)
     pairs = tuple((i, j) for i, j in (scope for scope in numbers if len(scope) == 2))
     triples = tuple((i, j, k) for i, j, k in (scope for scope in numbers if len(scope) == 3))
     couplings = [w for scope in (*pairs, *triples) for w in numbers[scope]]
     _check_numbers(len(numbers), [*couplings, *biases])
     drawing = drawn(circle(len(biases)), pairs, triples, round(constant, DIGITS))
-    rounded = (tuple(round(float(w), DIGITS) for w in values) for values in (couplings, biases))
-    return Lab(OWN, *rounded, (-1,) * drawing.n, drawn=drawing).at_start()
+    return Lab(OWN, _rounded(couplings), _rounded(biases), (-1,) * drawing.n, drawn=drawing).at_start()
+
+
+def _rounded(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(round(float(value), DIGITS) for value in values)
 
 
 def _check(graph: uai.Graph) -> None:

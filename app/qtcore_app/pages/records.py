@@ -63,8 +63,8 @@ GROUPED = (
 )
 
 
-def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int) -> Bytes:
-    """Roles of `count` variables: the targets are a whole group, or a share of all."""
+def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int, whole: bool = False) -> Bytes:
+    """Roles of `count` variables: the targets are a whole group, or a share of all, or of all groups as a `whole`."""
     roles = np.full(count, UNKNOWN if name.endswith("nothing known") else KNOWN, np.uint8)
     rng = np.random.default_rng(seed)
     if name.startswith("one"):
@@ -73,6 +73,9 @@ def preset(name: str, groups: Sequence[Sequence[Any]], count: int, seed: int) ->
             start = int(rng.integers(count))
             stop = start + 1
         roles[start:stop] = TARGET
+    elif name.endswith("%") and whole:
+        for chosen in rng.permutation(len(groups))[: round(int(name[:-2]) / 100 * len(groups))]:
+            roles[slice(*groups[chosen][1:])] = TARGET
     elif name.endswith("%"):
         roles[rng.permutation(count)[: round(int(name[:-2]) / 100 * count)]] = TARGET
     elif name == "everything":
@@ -102,7 +105,11 @@ class RecordPage(OfModel):
             margin=(0, 0, 0, 20),
         )
         usable = stored is not None and bool(np.isin(stored, ROLES).all())
-        self.record.give(stored[0] if usable and stored is not None else preset("50 %", self.record.groups, count, 0))
+        self.record.give(
+            stored[0]
+            if usable and stored is not None
+            else preset("50 %", self.record.groups, count, 0, bool(self.record.board))
+        )
         self.record.variable = chosen[1] if chosen else int((self.record.roles == TARGET).argmax())
         self.rows = Choices(
             labels=[str(i + 1) for i in range(len(samples.values))],
@@ -267,7 +274,8 @@ class RecordPage(OfModel):
         if number is not None:
             self.seed += 1
             self.preset_row.selected = number
-            self.record.give(preset(PRESETS[number], self.record.groups, len(self.record.names), self.seed))
+            groups, count = self.record.groups, len(self.record.names)
+            self.record.give(preset(PRESETS[number], groups, count, self.seed, bool(self.record.board)))
             self.refresh()
 
     def _on_look(self, *events: Any) -> None:

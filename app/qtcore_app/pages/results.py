@@ -14,6 +14,7 @@ import panel as pn
 from panel.viewable import Viewable
 
 from qtcore.models.files import checkpoint_folder
+from qtcore.paper.calibrations import CALIBRATION
 from qtcore.paper.matrices import MATRICES
 from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
@@ -280,7 +281,8 @@ def html(records: list[Record]) -> str:
         "the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
-    depths, joint, questions, *matrices = (groups.pop(name) for name in ("depth", "joint", "questions", *MATRICES))
+    names = ("depth", "calibration", "joint", "questions", *MATRICES)
+    depths, calibration, joint, questions, *matrices = (groups.pop(name) for name in names)
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for table in tables:
@@ -293,6 +295,10 @@ def html(records: list[Record]) -> str:
     for table, lines in zip(depths, depth_curves(records).values(), strict=True):
         named = [(record["dataset"], layers, scores) for record, layers, scores in lines]
         parts.append(f"<div class='pair'>{table_html(table)}{curves(named, (1, 2, 5, 10, 20, 60))}</div>")
+    if calibration:
+        parts.append(f"<h2>{escape(TABLES['calibration'][0])}</h2><p>{escape(CALIBRATION)} ")
+        parts.append("<code>python -m qtcore.reproduce calibration --evaluate-only</code> computes them again.</p>")
+        parts += [table_html(table) for table in calibration]
     if joint:
         parts.append(f"<h2>{escape(TABLES['joint'][0])}</h2><p>{escape(JOINT)} ")
         parts.append("<code>python -m qtcore.reproduce joint --evaluate-only</code> computes them again.</p>")

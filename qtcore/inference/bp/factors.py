@@ -43,7 +43,7 @@ class Sums:
 
     @staticmethod
     def table(log: Tensor, order: int) -> Tensor:
-        """From logs [*shape, F], up to a constant for each factor."""
+        """From logs `[*shape, F]`, up to a constant for each factor."""
         axes = list(range(order))
         return (log - log.detach().amax(axes, keepdim=True)).exp()
 
@@ -114,7 +114,7 @@ Arithmetic = type[Sums] | type[Logs]
 def outgoing(table: Tensor, incoming: list[Tensor], numbers: Arithmetic) -> list[Tensor]:
     """Messages of factors to the variables on all axes of their tables, each [S, F, B], from those on the other axes.
 
-    The table [*shape, F] is read twice, whatever its order: summed over its last axes for the first half of the
+    The table `[*shape, F]` is read twice, whatever its order: summed over its last axes for the first half of the
     variables, over its first axes for the others; each half goes on with the smaller table that is left.
     """
     order = len(incoming)

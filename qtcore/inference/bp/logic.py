@@ -1,7 +1,7 @@
 """Messages of logic factors in closed form, with work that is linear in the number of variables of a factor.
 
 The cavity of each variable i is a pair of logs, of p_i = exp(cavity_i(1)) and 1 − p_i, with 1 for their sum (for their maximum
-at temperature 0): no answer depends on these constants. With Π, Σ over the variables of a factor other than the receiver j,
+at temperature 0): no answer depends on these constants. With Π, Σ over the variables of a factor other than the receiver j::
 
     exactly one   m_j(1) = Π (1 − p_i),   m_j(0) = Σ_k p_k Π_{i≠k} (1 − p_i)
     at most one   m_j(1) = Π (1 − p_i),   m_j(0) = that + Σ_k p_k Π_{i≠k} (1 − p_i)
