@@ -272,7 +272,7 @@ def test_the_calibration_of_a_model_that_claims_three_quarters(tmp_path: Path, m
         assert record["scores"]["true"] == [pytest.approx(so, abs=0.1)]  # of both, the queries draw a few more of one
         assert calibration_error(record) == pytest.approx(abs(0.75 - record["scores"]["true"][0]))
     assert not is_record(record | {"scores": {"claimed": [0.75], "true": [0.5]}})
-    (text,) = reproduction.write_tables([record], "calibration", tmp_path)
+    (text,) = reproduction.write_tables([record], [], "calibration", tmp_path)
     tenths = [""] * 10
     tenths[7] = f"0.75 → {record['scores']['true'][0]:.2f}"
     assert f"| adult | {calibration_error(record):.4f} | {' | '.join(tenths)} |" in text

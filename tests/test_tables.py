@@ -88,6 +88,8 @@ def test_plots(name: str, tmp_path: Path) -> None:
     ours.append(joint("qt", "rbm", "adult", 13.9))
     asked = {"questions": [0, 1, 2], "chosen": [40.0, 50.0, 70.0], "random": [40.0, 40.0, 41.0], "samples": 300}
     ours.append(record("qt", "rbm", "adult") | {"table": "questions", "scores": asked})
+    claims = {"claimed": [0.2, 0.75], "true": [0.25, 0.5], "count": [3, 9], "samples": 12}
+    ours.append(record("qt", "rbm", "adult") | {"table": "calibration", "scores": claims})
     figure = {"mean": 0.3, "error": 0.01, "samples": 9}
     ours.append(record("qt", "rbm", "adult") | {"table": "queries", "scores": {"uniform:0.5": figure}})
     ours.append(record("qt", "rbm-mf", "adult") | {"table": "engines", "scores": {"mf-5": figure}})
