@@ -134,8 +134,6 @@ def attach(model: nn.Module, rho: "float | Tensor" = 1.0) -> None:
 class ReweightedFactors(FactorPassing):
     """Reweighted messages on a pairwise graph, with a weight for each factor (rho, a tensor for each group: [F] or [1])."""
 
-    schedules = ("flooding",)
-
     def __init__(
         self, potentials: FactorPotentials, evidence: Tensor, choices: Choices, rho: list[Tensor], own_evidence: bool = True
     ) -> None:
@@ -180,6 +178,10 @@ class ReweightedFactors(FactorPassing):
         if self.own_evidence:
             return self._answers(collected)
         return self.potentials.answers(self.where.rows((self.unary + collected) * self.T))
+
+    def shown(self, messages: Tensor) -> dict[str, Tensor]:
+        """What arrives: ρ times each message."""
+        return super().shown(self._weighted(messages))
 
     def _native(self) -> bool:
         return False

@@ -128,8 +128,8 @@ def cells(
     for name in ("depth", "calibration"):  # of every shipped model
         if table in (name, "all"):
             selected += [Cell(name, "qt", kind, dataset) for kind, dataset in shipped]
-            kinds = (("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
-            selected += [Cell(name, method, model, dataset) for method, model in kinds for dataset in DATASETS]
+            others = (("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
+            selected += [Cell(name, method, model, dataset) for method, model in others for dataset in DATASETS]
             selected += [Cell(name, "advil", "grbm", "frey")]
     if table in ("joint", "all"):
         columns = JOINT_COLUMNS.values()

@@ -194,7 +194,8 @@ class Experiment:
             theirs = {LOWER_PART.get(name, name): parameter for name, parameter in theirs.items()}
             learned = {name: parameter for name, parameter in learned.items() if name in theirs}
         if isinstance(model, RBM) and isinstance(source, RBM) and len(source.W) < len(model.W):
-            theirs |= {name: torch.cat([theirs[name], learned[name][len(source.W) :]]) for name in ("W", "c_h")}
+            for name in ("W", "c_h"):
+                theirs[name] = torch.cat([theirs[name], learned[name][len(source.W) :]])  # type: ignore[assignment]
         shapes = {name: list(parameter.shape) for name, parameter in learned.items()}
         fits = {name: list(theirs[name].shape) for name in shapes if name in theirs} == shapes
         if not fits or not (stacked or type(source) is type(model)):

@@ -46,8 +46,8 @@ class Matrix(NamedTuple):
     def with_records(self) -> "Matrix":
         """Its rows that have a record."""
         kept = [place for place, used in enumerate(self.records) if used]
-        rows, figures, records = ([each[place] for place in kept] for each in (self.rows, self.figures, self.records))
-        return self._replace(rows=rows, figures=figures, records=records)
+        rows, figures = [self.rows[place] for place in kept], [self.figures[place] for place in kept]
+        return self._replace(rows=rows, figures=figures, records=[self.records[place] for place in kept])
 
 
 def _figure(records: list[Record], part: str) -> tuple[float, float] | None:

@@ -149,6 +149,20 @@ def test_with_weight_1_it_is_belief_propagation_bit_by_bit(kind: str, evidence: 
                     close(ours.residual, theirs.residual, 0)
 
 
+def test_the_messages_that_are_shown_add_up_to_beliefs() -> None:
+    rbm = weigh(build("RBM", 1, temperature=0.6))
+    query = ask(rbm, 2, "soft")
+    *_, layer = rbm.layers(query, engine=Reweighted(4, rho="learned"))
+    expected = rbm.evidence(query).soft + rbm.c_v + layer.messages["to_visible"].sum(1)
+    close(layer.marginals.logits, expected)
+    pairs = weigh(build("PairwiseMRF", 1))
+    query = ask(pairs, 2, "none", batch=1)
+    *_, layer = pairs.layers(query, engine=Reweighted(4, rho="learned"))
+    arrived = layer.messages["directed"][layer.messages["sink"] == 1].sum(0)  # at a visible variable of three states
+    unary = pairs.graph().unary[2:5]
+    close(layer.marginals.probs[0, 1, :3], torch.softmax(unary + arrived[0, :3], 0))
+
+
 def test_a_grid_whose_beliefs_leave_its_own_evidence_out() -> None:
     model = build("GridMRF", 1, local_evidence=False)
     query = ask(model, 2, "soft")

@@ -217,7 +217,9 @@ class BinaryPassing(Passing):
         return self.potentials.answers(torch.cat([show(self.T * visible, self.evidence), self.T * hidden], 1))
 
     def shown(self, messages: Messages) -> dict[str, Tensor]:
-        return {name: self.T * tensor for name, tensor in messages._asdict().items()}
+        """What arrives: reweighted messages count ρ times."""
+        weight = self.T if self.rho is None else self.T * self.rho
+        return {name: weight * tensor for name, tensor in messages._asdict().items()}
 
     def before(self) -> dict[str, Tensor]:
         return {"residual": self.W.new_zeros(len(self.evidence.soft))}
