@@ -42,6 +42,7 @@ check: lint
 
 test: lint
 	$(RUN) -m tests.ui.chromium
+	$(RUN) -m tests.ui.axe
 	$(PYTEST) -n 3 --nbmake $(ARGS)
 
 fuzz: $(STAMP)
@@ -68,7 +69,7 @@ endif
 # The stamp is removed first and written last, so that an interrupted installation is never taken for a whole one.
 # A .venv that somebody made by hand, or that a broken-off installation left, is used if its Python and pip work.
 $(STAMP): pyproject.toml constraints.txt
-	@rm -f $(STAMP) $(VENV)/.no-chromium
+	@rm -f $(STAMP) $(VENV)/.no-chromium $(VENV)/.no-axe
 	@if ! $(RUN) -m pip --version >/dev/null 2>&1 || ! $(RUN) -c '$(NEW_ENOUGH)' 2>/dev/null; then \
 	    found=; \
 	    for python in $(PYTHON); do \

@@ -27,8 +27,8 @@ What remains:
 {wrong}- make test, on a machine with a browser and the data (QTCORE_DATA)
 - if kernels have changed: make sanitize, make fuzz, and the figures of docs/speed.md
 - the date of {version} in CHANGELOG.md, and an empty "Unreleased" above it
-- the project's address, when there is one: [project.urls] in pyproject.toml and repository-code in CITATION.cff; until
-  then, links and pictures of README.md work in the repository alone
+- the project's address, when there is one: Source in [project.urls] of pyproject.toml, which README.md's links follow
+  (hatch_build.py), and repository-code in CITATION.cff; until then, they work in the repository alone
 - git tag v{version}; upload what is in dist/; in a new environment: pip install 'qtcore[app]' and qtcore doctor
 """
 

@@ -74,4 +74,5 @@ def test_the_tests_of_an_sdist_run(tmp_path: Path) -> None:
 
 
 def hidden(path: Path) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+    """Whether it is nobody's source: a cache, or made by `make docs`."""
+    return any(part.startswith((".", "_build", "__pycache__")) or part == "generated" for part in path.parts)

@@ -69,6 +69,19 @@ def test_functions_get_their_equations() -> None:
     assert "|" not in "".join(re.findall(r"\$[^$]+\$", table)), "a bar ends a table's cell: write \\mid"
 
 
+def test_equations_become_mathml() -> None:
+    pytest.importorskip("sphinx", reason="needs the extra docs")
+    pytest.importorskip("latex2mathml")
+    from docutils import nodes
+    from mathml import _mathml
+
+    assert _mathml(nodes.math(text=r"\log \hat v - x"), "inline") == (
+        '<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline"><mrow><mi>log</mi><mspace width="0.17em"></mspace>'
+        '<mover accent="true"><mi>v</mi><mo>^</mo></mover><mo>−</mo><mi>x</mi></mrow></math>'
+    )
+    assert "mspace" not in _mathml(nodes.math(text=r"\exp(x) \log_2"), "inline")
+
+
 def test_requests_and_places_that_are_not_there_are_found(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(
         '<link rel="stylesheet" href="https://fonts.example.org/a.css"><script src="//cdn.example.org/b.js"></script>'

@@ -118,7 +118,7 @@ for snippet in snippets:
 print(len(snippets), qtcore.__file__, qtcore_app.__file__, sep="\\n")
 """
     *_, count, ours, app = said([bin / "python", "-c", code], tmp_path).splitlines()
-    assert int(count) >= 2
+    assert int(count) >= 1
     assert all(Path(path).is_relative_to(bin.parent) for path in (ours, app))
     assert "python -m qtcore_app.export" in said([bin / "python", "-m", "qtcore_app.export", "--help"], tmp_path)
 

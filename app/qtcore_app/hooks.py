@@ -19,12 +19,13 @@ from qtcore_app import logs, sessions
 
 
 def goodbye(record: logging.LogRecord) -> bool:
-    """Whether a record of asyncio is worth logging: one about a window that closed before its picture arrived is not."""
+    """Whether a record of asyncio is worth logging: one about a window that closed before its picture arrived is not. (Panel
+    wrote to closed windows in holoviz/panel#3341, which is closed, and still does in its own writer's tasks.)"""
     return not (record.exc_info and isinstance(record.exc_info[1], WebSocketClosedError))
 
 
 def plain_error(connection: ServerConnection, message: Any, text: str) -> Any:
-    """The reply to a message that failed: Bokeh would add the traceback, with paths of this machine."""
+    """The reply to a message that failed: Bokeh would add the traceback, with paths of this machine, and has no setting."""
     reply = connection.protocol.create("ERROR", message.header["msgid"], "the server could not handle this message")
     reply.content["traceback"] = None
     return reply
@@ -51,7 +52,8 @@ async def dispatch_all(doc: Document) -> None:
     """Write every pending message, on behalf of Panel.
 
     Panel's own function gives up if an earlier writer has just finished: a message that arrives at that moment, such as the
-    last picture of a run, would wait until something else changes on the page.
+    last picture of a run, would wait until something else changes on the page. The function came with holoviz/panel#7128 (for
+    #6603); tests/app/test_hooks.py says when it no longer needs ours.
     """
     hang_up(doc)
     if doc in panel_document._WRITE_MSGS:
@@ -67,7 +69,8 @@ _prepare = DocHandler.prepare
 
 
 async def knock(handler: DocHandler) -> None:
-    """Before a page is made: where there is no place for it, a sentence is sent, which costs next to nothing."""
+    """Before a page is made: where there is no place for it, a sentence is sent, which costs next to nothing. (Bokeh has no
+    limit of sessions, and calls nobody before it makes one.)"""
     await _prepare(handler)
     if reason := sessions.refusal(handler.request.remote_ip):
         handler.set_status(503 if reason == sessions.FULL else 429)

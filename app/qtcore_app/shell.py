@@ -150,10 +150,12 @@ def header_button(label: str, icon: str) -> pmui.Button:
 def window(**parts: Any) -> pmui.Page:
     """The page around everything, in the theme that the user chose last.
 
-    A Page watches the server's global `busy` flag to show a bar. That flag would keep every page ever opened in memory (and
-    the bar would flicker at each stroke), so the page is detached from it.
+    A Page watches the server's global `busy` flag to show a bar, which has no name for a screen reader and would flicker at
+    each stroke: there is none here. The flag would still keep every page ever opened in memory, so the page is detached from
+    it. This waits for holoviz/param#963 (references leave watchers behind, also when another value takes their place).
     """
-    page = pmui.Page(title="qtcore", dark_theme=pn.state.cookies.get(THEME) == "dark", **parts)
+    sx = {"& .MuiLinearProgress-root": {"display": "none"}} | parts.pop("sx", {})  # `busy_indicator=None` leaves it where it is
+    page = pmui.Page(title="qtcore", dark_theme=pn.state.cookies.get(THEME) == "dark", sx=sx, **parts)
     followed = page._param__private.ref_watchers  # private; tests/app/test_shell.py notices when it changes
     for _, watcher in followed:
         (watcher.inst or watcher.cls).param.unwatch(watcher)

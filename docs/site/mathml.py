@@ -1,5 +1,6 @@
 """Equations as MathML, made when the site is built: browsers show it without a script, a font or a network."""
 
+import html
 from typing import Any
 from xml.etree import ElementTree
 
@@ -20,6 +21,8 @@ def _mathml(node: nodes.Node, display: str) -> str:
     except Exception as error:  # the library has no common base for what it raises
         logger.warning("cannot be shown as MathML (%s): %s", error, latex, location=node)
         return latex
+    for element in tree.iter():  # the library writes signs as entities, which would be escaped once more
+        element.text = element.text and html.unescape(element.text)
     if "\\" in "".join(tree.itertext()):
         logger.warning("has a command that is not known: %s", latex, location=node)
     space_functions(tree)

@@ -32,9 +32,9 @@ CASES = {
 }
 WORK = {"step": 3, "inference": 1}
 """What is timed, and how many times the forward pass's useful work it is."""
-NAIVE_BATCHES = {"rbm": (500, 100), "grbm": (20, 5, 1), "grid": (20, 4, 1)}
+NAIVE_BATCHES: dict[str, tuple[int, ...]] = {"rbm": (500, 100), "grbm": (20, 5, 1), "grid": (20, 4, 1)}
 """The naive twin is timed with that of these batches which is the quickest per sample: smaller ones stay in the caches."""
-USUAL_BATCHES = {"rbm": (100,), "grbm": (5,), "grid": (1,)}
+USUAL_BATCHES: dict[str, tuple[int, ...]] = {"rbm": (100,), "grbm": (5,), "grid": (1,)}
 """The one that it mostly is: a quick run tries no other."""
 NAIVE_STEP_BYTES = {"rbm": 6e6, "grbm": 0.75e9, "grid": 1e9}  # what the naive twin keeps of a sample for its gradient, about
 KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(2**40), "MALLOC_TRIM_THRESHOLD_": str(2**40)}

@@ -67,7 +67,7 @@ def test_the_answer_of_the_last_one_comes_from_its_training() -> None:
     lab = replace(EXERCISES[4].after, exercise=5, guess=1, pressed=True)
     assert exercises.answer(lab) == -1
     trained = training.train(lab, 25)
-    assert EXERCISES[4].choices[exercises.answer(trained)] == "a worse model, better answers"
+    assert EXERCISES[4].choices[exercises.answer(trained)] == "answers alone better"
     worse = replace(trained, trained=tuple(-w for w in trained.trained))
     assert exercises.answer(worse) == -1  # worse in both
 

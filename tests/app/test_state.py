@@ -3,10 +3,12 @@
 import zlib
 
 import numpy as np
+import param
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from panel.io.location import Location
 from qtcore_app.state import MAX_TEXT, State, _text, decode_bytes, encode_bytes, merged, parse_noise, pixel_of, pixel_text
 
 SHAPE = (28, 20)
@@ -65,3 +67,24 @@ def test_numbers() -> None:
     assert parse_noise("0.35-4-12", (0.2, 8, 0)) == (0.35, 4, 12)
     assert parse_noise("nan-4-12", (0.2, 8, 0)) == (0.2, 8, 0)
     assert merged("?page=lab&layer=3", {"layer": "4"}) == "?page=lab&layer=4"
+
+
+class Synced(param.Parameterized):
+    """A state as `pn.state.location.sync` would keep it."""
+
+    page = param.Selector(default="faces", objects=["faces", "contours"])
+    layer = param.String(default="")
+    mask = param.String(default="")
+
+
+def test_panel_s_own_way_loses_what_ours_keeps() -> None:
+    """Why there is a State (docs/figures.md): once this fails, `Location.sync` may take its place."""
+    location, state = Location(search="?page=contours&layer=3"), Synced()
+    location.sync(state, ["page", "layer", "mask"])
+    assert State.from_query("?page=contours&layer=3").layer == "3"
+    assert state.layer == ""  # a number is no text
+    assert "mask=" in str(location.search)  # what is empty stays in the address
+    assert "mask" not in State(page="contours").to_query()
+    endless = Synced()
+    Location(search="?mask=" + "A" * (MAX_TEXT + 1)).sync(endless, ["mask"])
+    assert len(endless.mask) > MAX_TEXT

@@ -37,7 +37,7 @@ def test_the_badge_says_whether_beliefs_are_at_rest_and_since_when(page: "Page",
         assert some[-1] == total
         steps = [after - before for before, after in itertools.pairwise(some)]
         assert steps == sorted(steps)  # closer together where more happens
-        assert len(some) <= 8
+        assert len(some) <= 9
 
     paces = [call(page, "paceOf", layer, 50, False) for layer in range(50)]
     assert paces == sorted(paces, reverse=True)

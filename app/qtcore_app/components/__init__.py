@@ -6,6 +6,7 @@ from qtcore_app.components.completions import Completions
 from qtcore_app.components.painter import Painter, decode_packet
 from qtcore_app.components.player import Player
 from qtcore_app.components.record import Record
+from qtcore_app.components.report import Report
 from qtcore_app.components.skip import Skip
 from qtcore_app.components.why import Why
 from qtcore_app.components.yourdata import Asker, ColumnsView, Trainer
@@ -21,6 +22,7 @@ __all__ = [
     "Painter",
     "Player",
     "Record",
+    "Report",
     "Skip",
     "Trainer",
     "Upload",

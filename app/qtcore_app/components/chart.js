@@ -17,7 +17,7 @@ function plot(body, series, options) {
   const {log = false, total, cursor, width, names = false, note = "", move} = options
   const baselines = [options.baseline ?? []].flat().toSorted((a, b) => b.value - a.value), labelled = baselines.some((each) => each.label)
   const height = names ? 135 : 150, left = 36, right = 8, top = 8 + (labelled ? 12 : 0), bottom = 20
-  const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", style: `height:${height}px`})
+  const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": options.title ?? "over the layers", style: `height:${height}px`})
   const usable = (v) => v !== null && v !== undefined && (!log || v > 0)
   let values = series.flatMap((each) => each.values.filter(usable))
   values.push(...baselines.map((each) => each.value))

@@ -72,7 +72,7 @@ export function render({model, el}) {
   const sides = [push("true parameters", {"data-show": 0}, () => tell("show", 0)), push("query-trained", {"data-show": 1}, () => tell("show", 1))]
   const section = (title, ...parts) => node("section", {}, node("h3", {text: title}), ...parts)
   const pencil = push("draw", {"data-name": "draw", title: "Draw your own graph, or open a UAI file"}, () => { clock.stop(); drawing.turn(!drawing.on); come() })
-  const lessons = push("exercises", {"data-name": "exercises", title: "Five short exercises: predict, then press"}, () => { follow = true; tell("exercise", data.exercise ? 0 : 1); come() })
+  const lessons = push("exercises", {"data-name": "exercises", title: "Five short exercises: predict, then press"}, () => { follow = true; if (drawing.on) drawing.turn(false); tell("exercise", data.exercise ? 0 : 1); come() })
   const come = () => { if (isNarrow()) middle.scrollIntoView() } // on a phone the graph is above
   const over = push("start over", {"data-name": "start", title: "This graph as it was: nothing observed, nothing sent, all numbers as they were chosen"}, () => { clock.stop(); follow = true; tell("start") })
   const left = node("div", {class: "left"},
@@ -100,7 +100,7 @@ export function render({model, el}) {
   const lead = node("span", {class: "lead"}, node("div"), node("div"))
   const HINTS = {watch: ["Click a variable: unobserved → 1 → 0.", "Click an arrow: send that message."], draw: ["Click an empty place: a variable. Drag it.", "Click two or three, then connect them."]}
   const say = (sentence) => { notice.textContent = sentence; notice.hidden = !sentence }
-  const drawing = makeDrawing({graph, look: () => data, tell: (...action) => { follow = true; say(""); tell(...action) }, redraw: () => draw(), say, limits, over: () => pencil.focus(), open: (bytes) => {
+  const drawing = makeDrawing({graph, look: () => data, tell: (...action) => { follow = true; say(""); tell(...action) }, redraw: () => draw(), say, limits, over: () => pencil.focus({preventScroll: true}), open: (bytes) => {
     const message = new Uint8Array(4 + bytes.length)
     new DataView(message.buffer).setUint32(0, Math.floor(Math.random() * 2 ** 32), true) // the same file twice is two uploads
     message.set(bytes, 4)

@@ -203,7 +203,6 @@ function makeGraph(act) {
       const click = marked ? "Enter marks it, arrow keys move it, Delete deletes it."
         : i < data.visible ? `Click: ${["observed as 1", "unobserved again", "observed as 0"][[-1, 0, 1].indexOf(seen)]}.` : "Hidden: never observed."
       title.textContent = `${data.names[i]}: ${state}. ${click}`
-      group.setAttribute("aria-label", title.textContent)
       if (marked) group.setAttribute("aria-pressed", String(chosen)); else group.removeAttribute("aria-pressed")
       Object.assign(group.dataset, {evidence: seen, belief: p})
     })

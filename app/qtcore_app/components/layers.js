@@ -21,7 +21,7 @@ const pretty = (value) => value === null || value === undefined ? "–" : Math.a
 // About eight layers from the first to the last, each twice as far as the one before at most.
 function milestones(total) {
   const layers = new Set([0])
-  for (let i = 0; i < 7; i++) layers.add(Math.round(Math.pow(total, (i + 1) / 7)))
+  for (let i = 0; i < 8; i++) layers.add(Math.round(Math.pow(total, i / 7)))
   return [...layers].filter((layer) => layer <= total).sort((a, b) => a - b)
 }
 

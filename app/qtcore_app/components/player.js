@@ -184,13 +184,13 @@ export function render({model, el}) {
       })
       const note = data.runs.length > 1 ? `dashed: ${data.runs[1].label}` : ""
       if (truth !== null) heading.title += "; ✓ is the truth"
-      plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: true, note, move: deck.move})
+      plot(body, series, {title: heading.title, low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: true, note, move: deck.move})
       return
     }
     const scaleOf = data.channels[data.index.mean]
     const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: all(run, "mean"),
       band: model.inspector === "band" ? all(run, "deviation") : null}))
-    plot(body, series, {low: scaleOf.low, high: scaleOf.high, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: data.runs.length > 1, move: deck.move,
+    plot(body, series, {title: heading.title, low: scaleOf.low, high: scaleOf.high, total: deck.total(), cursor: deck.cursor, width: chartWidth, names: data.runs.length > 1, move: deck.move,
       baseline: truth === null ? null : {label: "", value: truth}})
   }
   // Small pictures of some layers of the first run, closer together where more happens: a click goes there.

@@ -125,7 +125,7 @@ export function render({model, el}) {
     each.line.dataset.role = word
     each.role.dataset.role = word; each.role.toggleAttribute("data-set", isSet(roles[i]))
     each.role.textContent = known ? String(Math.round(truth)) : roles[i] === TARGET ? "?" : "–"
-    each.role.setAttribute("aria-label", `${each.full ?? each.name}: ${word}`)
+    each.role.setAttribute("aria-label", `${each.full ?? each.name}: ${known ? `${each.role.textContent}, ` : ""}${word}`)
     each.line.title = `${each.full ?? each.name}: ${word}; ${data.runs.map((run, r) => `${data.runs.length > 1 ? `${run.label} ` : ""}p = ${pretty(values[r])}`).join(", ")}; truth ${truth}`
     each.fills.forEach((fill, r) => { fill.style.left = "0"; fill.style.width = `${100 * (values[r] ?? 0)}%`; fill.hidden = r >= values.length; delete fill.dataset.sign })
     each.tick.style.left = `${100 * truth}%`; each.tick.hidden = known
@@ -194,7 +194,7 @@ export function render({model, el}) {
     const name = lines[i].full ?? lines[i].name
     heading.replaceChildren(name, node("small", {text: ` · truth ${truthOf(i)}`})); heading.title = `The marginal of ${name} after each layer`
     const series = data.runs.map((run, r) => ({label: run.label, colour: SERIES[r], values: Array.from({length: run.count}, (_, k) => valueAt(data, run, k, "mean", i))}))
-    plot(body, series, {low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: CHARTS, names: data.runs.length > 1, move: deck.move,
+    plot(body, series, {title: heading.title, low: 0, high: 1, total: deck.total(), cursor: deck.cursor, width: CHARTS, names: data.runs.length > 1, move: deck.move,
       baseline: {label: "", value: truthOf(i)}})
   }
   function count() {

@@ -1,16 +1,15 @@
 """Results: the paper's tables next to ours, the plots, and how each figure was made."""
 
-import itertools
+import asyncio
+import functools
 import json
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import panel as pn
 from panel.viewable import Viewable
 
 from qtcore.models.files import checkpoint_folder
@@ -18,6 +17,7 @@ from qtcore.paper.calibrations import CALIBRATION
 from qtcore.paper.matrices import MATRICES
 from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
+    DEPTH_TITLES,
     DEPTHS,
     ERRORS,
     EXPLAINED,
@@ -32,28 +32,18 @@ from qtcore.paper.tables import (
     Table,
     budgets,
     depth_curves,
+    joint_tables,
     question_curves,
 )
-from qtcore_app.components.source import FOLDER
+from qtcore_app import engine, plots
+from qtcore_app.components import Report
 from qtcore_app.shell import Shell
 
 log = logging.getLogger(__name__)
 
 MARKS = {"better": "✓", "worse": "▲", "same": "=", NOT_COMPARABLE: "≠", NOT_SAMPLED: "…", MISSING: "–"}
-LOOKS = {
-    "QT": ("circle", "var(--one)"),
-    "PCD-BP": ("square", "#d55e00"),
-    "PCD-Gibbs": ("diamond", "#e69f00"),
-    "AdVIL-BP": ("triangle", "#009e73"),
-    "AdVIL-Gibbs": ("wedge", "#cc79a7"),
-    "uniform queries": ("circle", "var(--one)"),
-    "5×5 patches": ("square", "#d55e00"),
-}
-"""Shape and colour of a column in a plot."""
-COLOURS = ("var(--one)", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#8c564b", "#17becf")
-"""Colours of the curves over the depth, in turn."""
-WIDTH, LINE, TOP, RIGHT = 340, 26, 24, 14
-"""Sizes of a plot in pixels: its width, the height of a row, and the margins."""
+PLOTTED: dict[str, dict[str, Any]] = {"table1": {"logx": True, "xticks": [0.1, 0.2, 0.5, 1, 2, 4]}, "frey": {}}
+"""Tables whose columns have an axis in common (those of the grid, IoU and NCE, have none), and what this axis is like."""
 
 
 def results(folder: Path | None = None) -> list[Record]:
@@ -101,101 +91,31 @@ def table_html(table: Table) -> str:
 # ---------------------------------------------------------------------- plots
 
 
-def mark(column: str, x: float, y: float, filled: bool, words: str) -> str:
-    """A dot: filled for ours, open for the paper's."""
-    (shape, colour), r = LOOKS[column], 4.5
-    paint = f'fill="{colour if filled else "none"}" stroke="{colour}" stroke-width="1.6"'
-    title = f"<title>{escape(words)}</title>"
-    if shape == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r}" {paint}>{title}</circle>'
-    points = {
-        "square": [(-r, -r), (r, -r), (r, r), (-r, r)],
-        "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
-        "triangle": [(0, -r - 1), (r, r), (-r, r)],
-        "wedge": [(0, r + 1), (r, -r), (-r, -r)],
-    }[shape]
-    text = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in points)
-    return f'<polygon points="{text}" {paint}>{title}</polygon>'
+def place(group: str, number: int, title: str) -> str:
+    """Where a figure will be (see `figures`)."""
+    return f'<div class="figure" data-figure="{group}-{number}" role="figure" aria-label="{escape(title)}"></div>'
 
 
-def dots(table: Table) -> str:
-    """A table whose columns have the same unit as dots, one line per row."""
-    rows = [(row.title, [figure for figure in row.cells if isinstance(figure, Compared)]) for row in table.rows]
-    values = [figure.ours[0] for _, cells in rows for figure in cells if figure.ours]
-    values += [figure.paper.mean for _, cells in rows for figure in cells if figure.paper]
-    ticks = axis(min(values), max(values))
-    low, high, left = ticks[0], ticks[-1], 14 + 5.7 * max(len(title) for title, _ in rows)
-
-    def at(value: float) -> float:
-        return left + (value - low) / (high - low) * (WIDTH - left - RIGHT)
-
-    parts, bottom = [], TOP + LINE * len(rows)
-    for tick in ticks:
-        parts.append(f'<line class="axis" x1="{at(tick):.1f}" x2="{at(tick):.1f}" y1="{TOP}" y2="{bottom}"/>')
-        parts.append(f'<text x="{at(tick):.1f}" y="{bottom + 15}" text-anchor="middle">{tick:g}</text>')
-    for number, (title, cells) in enumerate(rows):
-        y = TOP + LINE * (number + 0.5)
-        parts.append(f'<text x="{left - 8:.1f}" y="{y + 4}" text-anchor="end">{escape(title)}</text>')
-        parts.append(f'<line class="axis" x1="{left:.1f}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-        for name, figure in zip(table.columns, cells, strict=True):
-            if figure.paper:
-                text = f"{title}, {name}: paper {figure.paper.mean:.{figure.digits}f}"
-                parts.append(mark(name, at(figure.paper.mean), y, False, text))
-            if figure.ours:
-                text = f"{title}, {name}: ours {figure.ours[0]:.{figure.digits}f}"
-                parts.append(mark(name, at(figure.ours[0]), y, True, text))
-    x = 0.0
-    for name in table.columns:
-        parts.append(mark(name, x + 6, 9, True, name))
-        parts.append(f'<text x="{x + 14:.1f}" y="13">{escape(name)}</text>')
-        x += 24 + 5.8 * len(name)
-    height = bottom + 22
-    return f'<svg class="dots" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+def figures(records: list[Record]) -> dict[str, list[Any]]:
+    """The figures of each group of tables, by HoloViews."""
+    depths = {
+        DEPTH_TITLES[kind]: [(str(record["dataset"]), layers, scores) for record, layers, scores in lines]
+        for kind, lines in depth_curves(records).items()
+    }
+    asked = [[(title, numbers, scores) for _, title, numbers, scores in lines] for lines in question_curves(records).values()]
+    layers = {"logx": True, "xticks": [1, 2, 5, 10, 20, 60]}
+    return {
+        **{name: [plots.dots(table, **axis) for table in TABLES[name][1](records)] for name, axis in PLOTTED.items()},
+        "depth": [plots.curves(lines, "layer", title.partition(": ")[2], **layers) for title, lines in depths.items()],
+        "joint": [plots.above_published(records)] if joint_tables(records) else [],
+        "questions": [plots.curves(lines, "questions", "right, in %") for lines in asked],
+    }
 
 
-def curves(lines: list[tuple[str, list[int], list[float]]], marked: tuple[int, ...], log: bool = True) -> str:
-    """Scores over layers or questions, one line for each name; `marked` are the numbers on the axis."""
-    scores = [score for _, _, every in lines for score in every]
-    ticks, deepest = axis(min(scores), max(scores)), max(layer for _, layers, _ in lines for layer in layers)
-    left, bottom = 40, TOP + 170
-
-    def at(layer: float, score: float) -> tuple[float, float]:
-        share = math.log(layer) / math.log(max(deepest, 2)) if log else layer / max(deepest, 1)
-        x = left + share * (WIDTH - left - RIGHT)
-        return x, bottom - (score - ticks[0]) / (ticks[-1] - ticks[0]) * (bottom - TOP)
-
-    parts = []
-    for tick in ticks:
-        _, y = at(1, tick)
-        parts.append(f'<line class="axis" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{left - 5}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    parts += [
-        f'<text x="{at(layer, ticks[0])[0]:.1f}" y="{bottom + 15}" text-anchor="middle">{layer}</text>'
-        for layer in marked
-        if layer <= deepest
-    ]
-    x, line = 0.0, bottom + 34
-    for (label, layers, every), colour in zip(lines, itertools.cycle(COLOURS), strict=False):
-        name = escape(label)
-        points = " ".join("{:.1f},{:.1f}".format(*at(layer, score)) for layer, score in zip(layers, every, strict=True))
-        drawn = f'fill="none" stroke="{colour}" stroke-width="1.6"'
-        parts.append(f'<polyline points="{points}" {drawn}><title>{name}: {every[-1]:g} after {layers[-1]}</title></polyline>')
-        if x + 24 + 5.8 * len(name) > WIDTH:
-            x, line = 0.0, line + 15
-        place = f'y1="{line - 4}" y2="{line - 4}"'
-        parts.append(f'<line x1="{x:.1f}" x2="{x + 12:.1f}" {place} stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{x + 16:.1f}" y="{line}">{name}</text>')
-        x += 26 + 5.8 * len(name)
-    height = line + 8
-    return f'<svg class="dots curves" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
-
-
-def axis(low: float, high: float) -> list[float]:
-    """About five round numbers around a range."""
-    raw = max((high - low) / 4, 1e-3)
-    step = next(unit * 10**power for power in range(-4, 5) for unit in (1, 2, 2.5, 5) if unit * 10**power >= raw)
-    first = int(low // step)
-    return [round(number * step, 6) for number in range(first, first + 8) if (number - 1) * step <= high]
+@functools.cache
+def drawn() -> tuple[bytes, dict[str, str]]:
+    """All figures, the same for every visitor: drawn when the first one wants them."""
+    return plots.draw(figures(results()))
 
 
 # ---------------------------------------------------------------------- how it was made
@@ -277,24 +197,22 @@ def html(records: list[Record]) -> str:
     groups = {name: make(records) for name, (_, make) in TABLES.items()}
     parts = [
         f"<p>Large: ours on the test set; small: the paper's figure and the difference. {ERRORS} In the plots "
-        "filled marks are ours and open ones the paper's. <code>python -m qtcore.reproduce all --evaluate-only</code> scores "
-        "the shipped models again; it takes minutes.</p>",
+        "filled marks are ours and open ones the paper's: point at one for its figure, at a name to hide its marks. "
+        "<code>python -m qtcore.reproduce all --evaluate-only</code> scores the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
     names = ("depth", "calibration", "joint", "questions", *MATRICES)
     depths, calibration, joint, questions, *matrices = (groups.pop(name) for name in names)
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
-        for table in tables:
-            plot = "" if name == "grid" else dots(table)  # IoU and NCE have no axis in common
-            parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>{made(table.rows)}")
+        for number, table in enumerate(tables):
+            parts.append(pair(table, place(name, number, table.title or TABLES[name][0]) if name in PLOTTED else ""))
+            parts.append(made(table.rows))
         parts += [f"<p>{escape(line)}</p>" for line in budgets(records, name)]
     if depths:
         parts.append(f"<h2>{escape(TABLES['depth'][0])}</h2><p>{escape(DEPTHS)} ")
         parts.append("<code>python -m qtcore.reproduce depth --evaluate-only</code> scores them again.</p>")
-    for table, lines in zip(depths, depth_curves(records).values(), strict=True):
-        named = [(record["dataset"], layers, scores) for record, layers, scores in lines]
-        parts.append(f"<div class='pair'>{table_html(table)}{curves(named, (1, 2, 5, 10, 20, 60))}</div>")
+    parts += [pair(table, place("depth", number, table.title)) for number, table in enumerate(depths)]
     if calibration:
         parts.append(f"<h2>{escape(TABLES['calibration'][0])}</h2><p>{escape(CALIBRATION)} ")
         parts.append("<code>python -m qtcore.reproduce calibration --evaluate-only</code> computes them again.</p>")
@@ -302,23 +220,39 @@ def html(records: list[Record]) -> str:
     if joint:
         parts.append(f"<h2>{escape(TABLES['joint'][0])}</h2><p>{escape(JOINT)} ")
         parts.append("<code>python -m qtcore.reproduce joint --evaluate-only</code> computes them again.</p>")
-        parts += [table_html(table) for table in joint]
+        parts += [pair(joint[0], place("joint", 0, "Nats per row above the best published figure"))]
+        parts += [table_html(table) for table in joint[1:]]
         parts.append(made(joint[0].rows))
     if questions:
         parts.append(f"<h2>{escape(TABLES['questions'][0])}</h2><p>{escape(QUESTIONS)} ")
         parts.append("<code>python -m qtcore.reproduce questions --evaluate-only</code> asks them again.</p>")
-    for table, asked in zip(questions, question_curves(records).values(), strict=True):
-        plot = curves([(title, numbers, scores) for _, title, numbers, scores in asked], tuple(asked[0][2]), log=False)
-        parts.append(f"<div class='pair'>{table_html(table)}{plot}</div>")
+    parts += [pair(table, place("questions", number, table.title)) for number, table in enumerate(questions)]
     for name, tables in zip(MATRICES, matrices, strict=True):
         if tables:
             parts.append(f"<h2>{escape(TABLES[name][0])}</h2><p>{escape(EXPLAINED[name])} ")
             parts.append(f"<code>python -m qtcore.reproduce {name} --evaluate-only</code> scores them again.</p>")
-        parts += [table_html(table) + made(table.rows) for table in tables]
-    return f"<div class='results'>{''.join(parts)}</div>"
+        parts += [pair(table, "") + made(table.rows) for table in tables]
+    return "".join(parts)
+
+
+def pair(table: Table, plot: str) -> str:
+    return f"<div class='pair'><div class='scrolled'>{table_html(table)}</div>{plot}</div>"
+
+
+class ResultsPage:
+    """One user's page: tables at once, figures when they are drawn."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.report = Report(html(results()), margin=(4, 16, 16, 16))
+        self.latest = engine.Latest()
+        shell.when_left("results", self.latest.cancel)
+        self.latest.submit(self._draw)
+
+    async def _draw(self) -> None:
+        figures, places = await asyncio.get_running_loop().run_in_executor(engine.pool, drawn)
+        self.report.param.update(figures=figures, places=places)
 
 
 def page(shell: Shell) -> Viewable:
     """The content of the tab."""
-    style = (FOLDER / "results.css").read_text("utf-8")
-    return pn.pane.HTML(html(results()), stylesheets=[style], sizing_mode="stretch_width", margin=(4, 16, 16, 16))
+    return ResultsPage(shell).report

@@ -33,8 +33,8 @@ SMALLEST_FACTOR = 1e-27
 """The smallest entry of a table, relative to its largest, with which no message can vanish in float32 (e^−60 is 9e−27)."""
 
 SETTLED = 8
-"""A message that changes in a layer by no more than this many roundings of its data type is taken to have settled: it stays as it
-is, and messages that depend on settled ones alone are not made again."""
+"""A message that changes in a layer by no more than this many roundings of its data type is taken to have settled: it stays as
+it is, and messages that depend on settled ones alone are not made again."""
 
 NEGLIGIBLE = 4e-3
 """Where rounding is allowed, gradients of messages below this share of an image's largest in a layer count as 0: about three
