@@ -4,7 +4,7 @@ qtcore.inference.why.leave_one_out(model, query, about=12)   # the marginal with
 qtcore.inference.why.arriving(model, query, about=12)        # the marginal without each message, of the same run
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +196,12 @@ def arriving(model: "Model", query: Query, about: int, n_layers: int | None = No
     """
     place = place_of(model, query, about)
     potentials: Any = model.graph()
-    find = {BinaryPotentials: _binary, GaussianPotentials: _gaussian, GridPotentials: _grid}.get(type(potentials))
+    finders: dict[type, Callable[..., Arriving]] = {
+        BinaryPotentials: _binary,
+        GaussianPotentials: _gaussian,
+        GridPotentials: _grid,
+    }
+    find = finders.get(type(potentials))
     if find is None:
         raise InputError(f"the messages of {type(model).__name__} go to factors; this is for RBM, DBM, Gaussian RBM and grid.")
     with torch.no_grad():

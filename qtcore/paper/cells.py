@@ -128,8 +128,8 @@ def cells(
     for name in ("depth", "calibration"):  # of every shipped model
         if table in (name, "all"):
             selected += [Cell(name, "qt", kind, dataset) for kind, dataset in shipped]
-            others = (("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
-            selected += [Cell(name, method, model, dataset) for method, model in others for dataset in DATASETS]
+            baselines = (("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
+            selected += [Cell(name, method, model, dataset) for method, model in baselines for dataset in DATASETS]
             selected += [Cell(name, "advil", "grbm", "frey")]
     if table in ("joint", "all"):
         columns = JOINT_COLUMNS.values()

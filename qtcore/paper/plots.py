@@ -134,7 +134,7 @@ def _plot_questions(records: list[Record], path: Path) -> None:
 
 
 def _plot_heat(matrices: list[Matrix], path: Path) -> None:
-    """Matrices of figures as heat maps, one below the other; darker is better, and what is missing stays white."""
+    """Matrices of figures as heat maps, one below the other; darker is better."""
     plt = _pyplot()
     heights = [1.6 + 0.34 * len(matrix.rows) for matrix in matrices] or [1.0]
     figure, axes = plt.subplots(
@@ -211,8 +211,7 @@ def plot(name: str, records: list[Record], path: Path, whole: bool = True) -> No
         others[name](records, path)
         return
     if name in MATRICES:
-        matrices = MATRICES[name](records)
-        _plot_heat(matrices if whole else [matrix.with_records() for matrix in matrices], path)
+        _plot_heat([matrix.with_records() for matrix in MATRICES[name](records)], path)
         return
     plt = _pyplot()
     shown = [table for table in panels(name, records, whole) if table.rows]

@@ -78,7 +78,7 @@ def _check_numbers(factors: int, numbers: list[float]) -> None:
 def parts_of(log: Table) -> dict[Scope, float]:
     """A table of log-potentials [2, …] as a sum: a constant (), a bias of each variable (i,), a number for each parity."""
     axes = range(log.ndim)
-    result = {(): 0.0}
+    result: dict[Scope, float] = {(): 0.0}
     for size in range(log.ndim + 1):
         for part in combinations(axes, size):
             share = float((log * (1 - 2 * odd(log.ndim, part))).mean()) if part else float(log.mean())

@@ -191,8 +191,9 @@ class FacesPage(PicturePage):
         for faces in self.faces:
             if faces.key == key and number.isdecimal() and int(number) < len(faces.values):
                 return key, int(number), faces.values[int(number)]
-        number = OPENS_WITH.get(self.faces[0].key, 0)
-        return self.faces[0].key, number, self.faces[0].values[number]
+        first = self.faces[0]
+        opens = OPENS_WITH.get(first.key, 0)
+        return first.key, opens, first.values[opens]
 
     def _show(self) -> None:
         self.gallery.selected = self.number
