@@ -76,7 +76,8 @@ export function render({model, el}) {
     each.block.dataset.role = each.role.dataset.role = ROLES[role]
     each.role.textContent = SIGNS[role]; each.role.setAttribute("aria-label", `${each.column.name}: ${ROLES[role]}`); each.role.title = `${ROLES[role]}; press to change`
     const wanted = role === KNOWN && value !== null ? String(value) : ""
-    if (each.value.value !== wanted) each.value.value = wanted
+    const typing = each.value === root.getRootNode().activeElement // an answer that arrives must not undo what is being typed
+    if (each.value.value !== wanted && !typing) each.value.value = wanted
     each.block.classList.toggle("best", i === best)
     if (role !== KNOWN && model.shown === "samples") {
       const drawn = model.samples[i] ?? []
