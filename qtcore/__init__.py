@@ -17,7 +17,7 @@ if (
 ):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from qtcore.inference import BP, Engine, Exact, Gibbs, JoinGraph, Layer, MeanField, exact
+from qtcore.inference import BP, Engine, Exact, Gibbs, JoinGraph, Layer, MeanField, Reweighted, exact
 from qtcore.inference.questions import consistency, next_question
 from qtcore.kernels import backend
 from qtcore.learn.query_training import fit
@@ -53,6 +53,7 @@ __all__ = [
     "OneHotModel",
     "PairwiseMRF",
     "Query",
+    "Reweighted",
     "Table",
     "TableModel",
     "available",

@@ -55,7 +55,8 @@ class Command:
     """uniform[:p], cardinality, patches[:size[xcount]], halves, one-target, everything, or a mixture such as
     2*uniform+patches; by default uniform, for a grid everything."""
     engine: str | None = None
-    """How marginals are computed: bp, mean-field, gibbs, or exact (small models); by default as the model was trained."""
+    """How marginals are computed: bp, mean-field, reweighted, gibbs, or exact (small models); by default as the model was
+    trained."""
     layers: str | None = None
     """Layers of belief propagation (sweeps of gibbs); by default the engine's own number. A range such as 1-60 scores every
     layer of it."""

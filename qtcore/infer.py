@@ -34,7 +34,8 @@ its mask is optional, and hidden pixels give no evidence. In labels.png contours
 A graph is a file of the UAI format (MARKOV or BAYES), or a directed network in BIF (.bif) or XMLBIF (.xml), whose variables
 and states are numbered in the order of the file; evidence may name them. The answer is a MAR file, or with --out graph.PR
 log10 of the partition function, exactly. The engine bp (the default) goes on until no message changes by more than 1e-4
-(--until), but for at most 1000 layers, in the order of a --schedule; mean-field likewise, for tables without zeros; exact
+(--until), but for at most 1000 layers, in the order of a --schedule; mean-field likewise, for tables without zeros; reweighted
+too, for factors of two variables at most, with the weights of spanning trees, or those that a model has learned; exact
 eliminates variables, which needs a graph of moderate width; join-graph is bp between clusters of variables; auto is exact where
 that is possible, join-graph for 40 seconds at most elsewhere, and damped bp on very large graphs. With --reference, a MAR
 file, the distance from its marginals is printed. For a folder of graphs with evidence and references (name.uai,
@@ -88,8 +89,8 @@ class Command:
     fit: bool = False
     """Faces: crop and scale the image and its mask to the size that the model expects."""
     engine: str | None = None
-    """How marginals are computed: bp, mean-field, gibbs, or exact (small models), for a graph also auto; by default as the
-    model was trained."""
+    """How marginals are computed: bp, mean-field, reweighted, gibbs, or exact (small models), for a graph also auto; by
+    default as the model was trained."""
     layers: int | None = None
     """Layers of belief propagation (sweeps of gibbs); by default the engine's own number."""
     evidence: Path | None = None

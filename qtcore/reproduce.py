@@ -7,6 +7,8 @@
     python -m qtcore.reproduce calibration --evaluate-only     how often what every shipped model claims is so
     python -m qtcore.reproduce joint --evaluate-only           log-likelihoods by the chain rule, and consistency
     python -m qtcore.reproduce questions --evaluate-only       what a few well-chosen questions tell, against random ones
+    python -m qtcore.reproduce queries --evaluate-only         models trained on some queries, asked others
+    python -m qtcore.reproduce engines --evaluate-only         BP, mean field and reweighted BP, each with all weights
     python -m qtcore.reproduce all --scheduler tcp://host:8786 on a Dask cluster; by default on all cores here
 
 Trains what is missing, scores it on the test set with fresh queries, and writes one record per cell and seed, the tables as
@@ -38,9 +40,12 @@ from qtcore.support.extras import needs
 class Command:
     """Which cells, and what to do with them."""
 
-    table: tyro.conf.Positional[Literal["table1", "frey", "grid", "depth", "calibration", "joint", "questions", "all"]] = "all"
+    table: tyro.conf.Positional[
+        Literal["table1", "frey", "grid", "depth", "calibration", "joint", "questions", "queries", "engines", "all"]
+    ] = "all"
     """Which table; depth: the score of every shipped model, layer by layer; calibration: how often what they claim is so;
-    joint: log-likelihoods and consistency; questions: what chosen questions tell."""
+    joint: log-likelihoods and consistency; questions: what chosen questions tell; queries: trained on some, asked others;
+    engines: what each makes of all weights."""
     methods: tuple[str, ...] = ()
     """qt, pcd, advil, image-gaussian, pixel-gaussian, random, untrained; all by default."""
     models: tuple[str, ...] = ()

@@ -78,7 +78,8 @@ class Command:
     out: Path | None = None
     """The file to write; by default next to FILE."""
     engine: str | None = None
-    """How marginals are computed: bp, mean-field, gibbs, or exact (small models); by default as the model was trained."""
+    """How marginals are computed: bp, mean-field, reweighted, gibbs, or exact (small models); by default as the model was
+    trained."""
     layers: int | None = None
     """Layers of belief propagation; by default the engine's own number."""
     device: str = "auto"

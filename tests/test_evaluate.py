@@ -244,6 +244,7 @@ def test_another_engine(run: Command) -> None:
     assert exact != own
     assert run("rbm.safetensors", "--engine", "bp", "--layers", "2").out == own
     assert run("rbm.safetensors", "--engine", "gibbs", "--layers", "40").code == 0
+    assert run("rbm.safetensors", "--engine", "reweighted").out not in (exact, own)
     assert "no engine named 'exakt'; did you mean exact" in run("rbm.safetensors", "--engine", "exakt").sentence
     assert "Gibbs sampling is available for" in run("grid.safetensors", "--engine", "gibbs").sentence
 

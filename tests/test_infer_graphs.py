@@ -68,6 +68,19 @@ def test_exact_engines(run: Command, engine: str) -> None:
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
+def test_reweighted(run: Command) -> None:
+    """On a tree it is exact, and with the weights of spanning trees it converges where belief propagation does not."""
+    assert run("tree.uai", "--engine", "reweighted").out.startswith("reweighted: converged after ")
+    for one, other in zip(uai.read_marginals("tree.MAR", (2, 3, 2)), exactly("tree.uai", {}), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    loopy = run("frustrated.uai", "--engine", "reweighted", "--damping", 0.3)
+    assert loopy.out.startswith("reweighted: converged after ")
+    assert loopy.err == ""
+    few = run("frustrated.uai", "--engine", "reweighted", "--layers", 2)
+    assert few.out.startswith("reweighted: not converged after 2 layers (the last changed messages by up to ")
+    assert "try --damping 0.5, or another engine." in few.err
+
+
 def test_auto_takes_clusters_where_a_graph_is_too_wide(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """And belief propagation where it is too large for these as well."""
     expected = exactly("loop.uai", {})
@@ -123,11 +136,11 @@ def test_the_partition_function(run: Command) -> None:
         (("tree.uai", "--out", "tree.uai"), "tree.uai is also read; give another place for the answer with --out."),
         (
             ("tree.uai", "--engine", "exact", "--damping", "0.5"),
-            "--damping goes with the engines bp, mean-field and join-graph, not with exact.",
+            "--damping goes with the engines bp, mean-field, reweighted and join-graph, not with exact.",
         ),
         (
             ("tree.uai", "--engine", "exact", "--schedule", "residual"),
-            "--schedule goes with the engines bp, mean-field and join-graph, not with exact.",
+            "--schedule goes with the engines bp, mean-field, reweighted and join-graph, not with exact.",
         ),
         (
             ("tree.uai", "--schedule", "random"),

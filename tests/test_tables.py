@@ -112,6 +112,8 @@ def test_plots(name: str, tmp_path: Path) -> None:
         "joint": [],
         "questions": [],
         "compare": [],
+        "queries": [],
+        "engines": [],
     }[name]
     ours = [record("qt", "rbm", "adult", bp=0.1), record("qt", "grbm", "frey", uniform=1.5, patches=1.4)]
     ours.append(record("qt", "grid", "border-fixed", iou=97.0, nce=0.03, iou_framed=96.0, nce_framed=0.04))
@@ -122,6 +124,9 @@ def test_plots(name: str, tmp_path: Path) -> None:
     ours.append(compared("groups", "dna", 0.6) | {"parameters": 7})
     claims = {"claimed": [0.05, 0.95], "true": [0.1, 0.9], "count": [30, 10], "samples": 7}
     ours.append(record("qt", "rbm", "adult") | {"table": "calibration", "scores": claims})
+    figure = {"mean": 0.3, "error": 0.01, "samples": 9}
+    ours.append(record("qt", "rbm", "adult") | {"table": "queries", "scores": {"uniform:0.5": figure}})
+    ours.append(record("qt", "rbm-mf", "adult") | {"table": "engines", "scores": {"mf-5": figure}})
     pictures = []
     for records in ([], ours):
         plots.plot(name, records, tmp_path / "plot.png")

@@ -8,5 +8,6 @@ from qtcore.inference.gibbs import Gibbs
 from qtcore.inference.join_graph import JoinGraph
 from qtcore.inference.layered import Layered
 from qtcore.inference.mean_field import MeanField
+from qtcore.inference.reweighted import Reweighted
 
-__all__ = ["BP", "Engine", "Exact", "Gibbs", "JoinGraph", "Layer", "Layered", "MeanField", "exact"]
+__all__ = ["BP", "Engine", "Exact", "Gibbs", "JoinGraph", "Layer", "Layered", "MeanField", "Reweighted", "exact"]

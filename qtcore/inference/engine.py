@@ -80,6 +80,11 @@ class Answerable(Protocol):
         """T, if the model has one."""
         ...
 
+    @property
+    def rho(self) -> Tensor | None:
+        """Edge weights of reweighted belief propagation, if the model has any."""
+        ...
+
     def check(self, query: Query) -> None:
         """Raise an InputError if the query does not fit this model."""
         ...
@@ -143,6 +148,9 @@ class Engine(ABC):
     def kept_bytes(self, model: Answerable, shape: tuple[int, ...]) -> int:
         """Approximate number of bytes that one sample of this shape keeps for the backward pass."""
         return 1
+
+    def prepare(self, model: Answerable) -> None:  # noqa: B027  (most engines learn nothing)
+        """Give the model what this engine learns in a training beside the model's own parameters."""
 
     # ------------------------------------------------------------------ derived
 

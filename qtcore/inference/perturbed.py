@@ -41,6 +41,7 @@ class _Perturbed:
     log: Tensor
     """[total, rows]"""
     engine: BP = ENGINE
+    rho: Tensor | None = None
 
     def graph(self) -> FactorPotentials:
         return self.potentials

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from qtcore.errors import InputError
-from qtcore.inference import BP, Engine, Exact, JoinGraph, Layered
+from qtcore.inference import BP, Engine, Exact, JoinGraph, Layered, Reweighted
+from qtcore.inference.bp import MessagePassing
 from qtcore.inference.elimination import EliminationPosterior, order_of
 from qtcore.inference.engine import named
 from qtcore.inference.orders import TooWideError
@@ -60,13 +61,15 @@ class Answer:
         if not isinstance(self.engine, Layered):
             return f"{name}, {took}"
         ended = "converged" if self.converged else "not converged"
-        what = "messages" if isinstance(self.engine, BP | JoinGraph) else "marginals"
+        what = "messages" if isinstance(self.engine, MessagePassing | JoinGraph) else "marginals"
         return f"{name}: {ended} after {self.layers} layers (the last changed {what} by up to {self.residual:.2g}), {took}"
 
     def advice(self) -> str:
         """What to try if it has not converged."""
         if isinstance(self.engine, JoinGraph):
             return "the messages have not converged: these marginals are averages over the last layers, and may be far off."
+        if isinstance(self.engine, Reweighted):
+            return "the messages have not converged; try --damping 0.5, or another engine."
         if not isinstance(self.engine, BP):
             return "the marginals have not converged; try --damping 0.5, --schedule sequential, or another engine."
         damping = self.engine.damping or 0.0
@@ -83,7 +86,8 @@ def choose(name: str, layers: int | None, until: float | None, damping: float | 
         of_layers = (("until", until), ("damping", damping), ("schedule", schedule))
         for option, given in (*of_layers, ("layers", layers if name == "exact" else None)):
             if given is not None:
-                raise InputError(f"--{option} goes with the engines bp, mean-field and join-graph, not with {name}.")
+                kinds = "bp, mean-field, reweighted and join-graph"
+                raise InputError(f"--{option} goes with the engines {kinds}, not with {name}.")
         return engine.at(layers)
     engine = replace(engine, damping=damping, schedule=schedule)
     if layers is not None and until is None:

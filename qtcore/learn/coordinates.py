@@ -2,8 +2,8 @@
 
 Adam is not invariant to reparametrisation. Models with a temperature are optimised in the parametrisation of the authors'
 code: inference at T = 1 with weights W/T and c/T, and T as a factor on the final belief. They are stored in that of the
-paper. Other models are optimised as stored, but for a learned σ, whose coordinate is log σ, so that it stays positive, and
-for tables that the model mixes (`Model.mixing`).
+paper. Other models are optimised as stored, but for a learned σ and learned edge weights ρ, whose coordinates are their
+logarithms, so that they stay positive, and for tables that the model mixes (`Model.mixing`).
 Log-potentials of −∞ stay what they are: a coordinate is 0 there.
 """
 
@@ -13,8 +13,11 @@ from torch import Tensor
 from qtcore.models.base import MIN_LEARNED_TEMPERATURE, Model
 from qtcore.support.tensors import along
 
-LOGARITHMIC = ("sigma",)
-"""Parameters whose coordinates are their logarithms."""
+LOGARITHMIC = ("sigma", "rho")
+"""Parameters whose coordinates are their logarithms, whatever the temperature."""
+
+UNITLESS = ("T", *LOGARITHMIC)
+"""Parameters that are not in units of the temperature."""
 
 
 class Coordinates:
@@ -32,7 +35,7 @@ class Coordinates:
         mixable = self.parameters.keys() - self.zeros.keys()
         self.mixing = {name: parts for name, parts in model.mixing().items() if name in mixable}
         self.tensors = {
-            name: (self._stored(name, parameter.detach()) / (1 if name == "T" else unit)).clone().requires_grad_()
+            name: (self._stored(name, parameter.detach()) / (1 if name in UNITLESS else unit)).clone().requires_grad_()
             for name, parameter in self.parameters.items()
         }
 
@@ -56,7 +59,8 @@ class Coordinates:
     def values(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The model's parameters at these coordinates (differentiable)."""
         unit = tensors.get("T", self.fixed_unit)
-        return {name: tensor if name == "T" else self._restored(name, tensor * unit) for name, tensor in tensors.items()}
+        in_units = {name: tensor if name in UNITLESS else tensor * unit for name, tensor in tensors.items()}
+        return {name: tensor if name == "T" else self._restored(name, tensor) for name, tensor in in_units.items()}
 
     def pull(self) -> None:
         """Set the gradients of the coordinates from those of the parameters, by the chain rule."""

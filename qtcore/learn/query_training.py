@@ -138,6 +138,7 @@ def fit(
     if folder is not None:
         model.check_data_format()  # now rather than when the first model is saved
         model.saved_engine()
+    engine.prepare(model)
     pairs = pair("train", train), None if valid is None else pair("valid", valid)
     training = _Training(model, *pairs, queries or model.queries(), settings, engine)
     try:

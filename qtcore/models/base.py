@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 
 from qtcore import metrics
 from qtcore.errors import InputError, ModelFileError, NotFiniteError
-from qtcore.inference import BP, Engine, Layer, Layered, MeanField, questions, sampling
+from qtcore.inference import BP, Engine, Layer, Layered, MeanField, Reweighted, questions, sampling
 from qtcore.inference.questions import LogProb
 from qtcore.inference.sampling import Block, Order
 from qtcore.models.provenance import Provenance
@@ -30,9 +30,9 @@ FORMAT_VERSION = 2
 STATISTICS = "statistics."  # prefix of preprocessing tensors in a file, next to the parameters
 GRAPH = "graph."  # prefix of tensors that belong to the configuration
 
-ENGINES: dict[str, type[Layered]] = {kind.name: kind for kind in (BP, MeanField)}
+ENGINES: dict[str, type[Layered]] = {kind.name: kind for kind in (BP, MeanField, Reweighted)}
 """The engines that a file may hold."""
-ENGINE_OPTIONS = tuple(option.name for option in fields(Layered))
+ENGINE_OPTIONS = (*(option.name for option in fields(Layered)), "rho")
 """Their options that it may hold; torch.compile is up to the machine that loads it."""
 
 DTYPES = (torch.float32, torch.float64)
@@ -63,6 +63,8 @@ class Model(nn.Module):
     """Where the parameters come from."""
     image_shape: tuple[int, int] | None
     """Height and width, if the variables form an image."""
+    rho: nn.Parameter | None
+    """Edge weights of reweighted belief propagation, one for each table, if there are any (`qtcore.inference.reweighted`)."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -75,6 +77,7 @@ class Model(nn.Module):
         self.statistics = {}
         self.provenance = Provenance()
         self.image_shape = None
+        self.register_parameter("rho", None)
 
     # ------------------------------------------------------------------ defined by each model
 
@@ -331,7 +334,7 @@ class Model(nn.Module):
         an engine that a file cannot hold."""
         if type(self.engine) not in ENGINES.values():
             raise InputError(f"a file cannot hold the engine {self.engine}; set model.engine = qtcore.BP(…) first.")
-        options = {name: getattr(self.engine, name) for name in ENGINE_OPTIONS}
+        options = {name: getattr(self.engine, name) for name in ENGINE_OPTIONS if hasattr(self.engine, name)}
         if type(self.engine)(**options) == self.default_engine():
             return None
         name = {} if type(self.engine) is BP else {"name": self.engine.name}  # before there were others, files named none

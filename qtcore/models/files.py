@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from qtcore.errors import InputError, ModelFileError, UnknownNameError, nearest
 from qtcore.inference import BP, Layered
 from qtcore.inference.bp import SCHEDULES
+from qtcore.inference.reweighted import LEARNED, TREES, attach
 from qtcore.models.base import ENGINE_OPTIONS, ENGINES, FORMAT, FORMAT_VERSION, GRAPH, STATISTICS, Model
 from qtcore.models.provenance import Provenance
 
@@ -95,6 +96,8 @@ def _read(path: Path, device: "torch.device | str") -> Model:
             empty = _empty(kind, about, config, arrays)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch, for sizes that overflow
             raise ModelFileError(f"{path} has a configuration that {kind.__name__} does not understand ({error}).") from error
+        if "rho" in file.keys():  # noqa: SIM118  (not a dict)
+            _weigh(path, empty)
         expected = {key: tuple(tensor.shape) for key, tensor in empty.state_dict().items()}
         names = [name for name in file.keys() if not name.startswith(GRAPH)]  # noqa: SIM118  (not a dict)
         tensors = {name: file.get_tensor(name) for name in names}
@@ -110,6 +113,8 @@ def _read(path: Path, device: "torch.device | str") -> Model:
     for name, tensor in tensors.items():
         if not tensor.is_floating_point() or not _proper(tensor, name.startswith(kind.may_hold_zeros)):
             raise ModelFileError(f"{path} holds numbers in {name} that are not finite.")
+        if name == "rho" and not bool((tensor > 0).all()):
+            raise ModelFileError(f"{path} holds numbers in {name} that are not positive.")
         if tensor.dtype != tensors[next(iter(expected))].dtype:
             raise ModelFileError(f"{path} holds numbers of different types; {name} is {tensor.dtype}.")
     empty.statistics = statistics
@@ -119,11 +124,15 @@ def _read(path: Path, device: "torch.device | str") -> Model:
         raise ModelFileError(f"{path} does not fit its own configuration: {error}") from error
     with torch.random.fork_rng(devices=[]), torch.device(device):  # the random initial weights are overwritten below
         model = kind(**config)
+    model.engine = empty.engine
+    if empty.rho is not None:
+        attach(model)
+        model.engine.prepare(model)
     learned = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     model.load_state_dict(tensors, assign=True)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(learned[name])
-    model.engine, model.provenance = empty.engine, empty.provenance
+    model.provenance = empty.provenance
     model.statistics, model.image_shape = empty.statistics, empty.image_shape
     return model
 
@@ -151,6 +160,14 @@ def _empty(kind: type[Model], about: dict[str, Any], config: dict[str, Any], arr
     return empty
 
 
+def _weigh(path: Path, empty: Model) -> None:
+    """Give a model edge weights, if it is one that can have them."""
+    try:
+        attach(empty)
+    except InputError as error:
+        raise ModelFileError(f"{path} does not fit its own configuration: {error}") from error
+
+
 def _proper(tensor: torch.Tensor, may_hold_zeros: bool) -> bool:
     """Whether all numbers are finite, or −∞ where that is the log-potential of a zero."""
     finite = tensor.isfinite()
@@ -168,7 +185,9 @@ def _engine(stored: Any) -> Layered | None:
     for name, value in options.items():
         if name not in ENGINE_OPTIONS:
             raise ValueError(f"its engine has the unknown option {name!r}")
-        known = value in SCHEDULES if name == "schedule" else isinstance(value, int | float) and not isinstance(value, bool)
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        if name in ("schedule", "rho"):
+            known = (known and name == "rho") or value in (SCHEDULES if name == "schedule" else (LEARNED, TREES))
         if not known:
             raise ValueError(f"its engine has the {name} {value!r}")
     return kind(**options)

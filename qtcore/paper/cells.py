@@ -28,6 +28,7 @@ from qtcore.models.files import load
 from qtcore.models.grbm import GaussianRBM
 from qtcore.models.rbm import RBM
 from qtcore.paper.baselines import per_image_gaussian, random_guess_iou
+from qtcore.paper.beyond import QUERY_SETS, TRAINED_ON, engine_models, new_models, query_model
 from qtcore.paper.experiments import (
     ASKED_ABOUT,
     EXPERIMENTS,
@@ -39,7 +40,16 @@ from qtcore.paper.experiments import (
 )
 from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.paper.records import is_record
-from qtcore.paper.scoring import calibration, evaluate, evaluate_grid, evaluate_joint, over_depth
+from qtcore.paper.scoring import (
+    calibration,
+    evaluate,
+    evaluate_grid,
+    evaluate_joint,
+    evenly,
+    over_depth,
+    score_engines,
+    score_queries,
+)
 from qtcore.query import Query, parse
 
 QUICK = 100
@@ -70,7 +80,7 @@ class Cell:
     """One trained model and all its figures: a method, a model, a dataset and a seed."""
 
     table: str
-    """table1, frey, grid, depth, calibration, joint or questions."""
+    """table1, frey, grid, depth, calibration, joint, questions, queries or engines."""
     method: str
     """qt, pcd, advil, or a baseline that needs no training: image-gaussian, pixel-gaussian, random, untrained."""
     model: str
@@ -114,9 +124,10 @@ def cells(
             selected += [Cell("frey", method, "grbm", "frey", seed) for method in ("qt", "advil")]
         if table in ("grid", "all"):
             selected += [Cell("grid", "qt", "grid", dataset, seed) for dataset in GRID_ROWS]
+    shipped = [name.split("/") for name in EXPERIMENTS if name not in new_models()]
     for name in ("depth", "calibration"):  # of every shipped model
         if table in (name, "all"):
-            selected += [Cell(name, "qt", kind, dataset) for kind, dataset in (each.split("/") for each in EXPERIMENTS)]
+            selected += [Cell(name, "qt", kind, dataset) for kind, dataset in shipped]
             baselines = (("pcd", "rbm"), ("advil", "rbm"), ("advil", "dbm"))
             selected += [Cell(name, method, model, dataset) for method, model in baselines for dataset in DATASETS]
             selected += [Cell(name, "advil", "grbm", "frey")]
@@ -126,6 +137,11 @@ def cells(
     if table in ("questions", "all"):
         asked = QUESTION_COLUMNS.values()
         selected += [Cell("questions", method, model, name + suffix) for method, model, suffix in asked for name in ASKED_ABOUT]
+    if table in ("queries", "all"):
+        rows = [query_model(dataset, suffix) for dataset in QUERY_SETS for suffix in TRAINED_ON]
+        selected += [Cell("queries", "qt", *row) for row in rows if row is not None]
+    if table in ("engines", "all"):
+        selected += [Cell("engines", "qt", model, dataset) for model, dataset, _ in engine_models()]
     if table in ("frey", "all"):
         selected += [Cell("frey", "qt", "grbm", "frey-sigma")]
         selected += [Cell("frey", "image-gaussian", "none", "frey"), Cell("frey", "pixel-gaussian", "none", "frey")]
@@ -221,6 +237,9 @@ def score_cell(cell: Cell, model: Model | None, with_gibbs: bool, gibbs_rows: in
     elif cell.table == "questions":
         assert model is not None
         scores = _score_questions(model, dataset)
+    elif cell.table in ("queries", "engines"):
+        assert model is not None
+        scores = {"queries": score_queries, "engines": score_engines}[cell.table](model, dataset)
     elif cell.table == "frey":
         scores = _score_frey(cell, model, dataset, with_gibbs, gibbs_rows)
     else:
@@ -321,18 +340,13 @@ def _untrained(cell: Cell, dataset: Dataset) -> Model:
     return named(f"{cell.model}/{cell.dataset}").build(dataset)
 
 
-def _evenly(rows: Tensor, count: int) -> Tensor:
-    """So many rows of all, at equal distances: a file may begin with rows that are not like the rest."""
-    return rows[torch.arange(min(count, len(rows))) * len(rows) // min(count, len(rows))]
-
-
 def _score_joint(model: Model, dataset: Dataset) -> dict[str, Any]:
     """−log p of a test row by the chain rule in nats, in one order (mean over orders) and of their mixture, its spread over
     orders, and the inconsistency of two variables with half of the others observed, in bits."""
     draw = generator(1000, 1)
-    fewer = replace(dataset, test=_evenly(dataset.test, FEWER_ROWS.get(dataset.name, JOINT_ROWS)))
+    fewer = replace(dataset, test=evenly(dataset.test, FEWER_ROWS.get(dataset.name, JOINT_ROWS)))
     answer = evaluate_joint(model, fewer, "test", None, 1000, None, JOINT_ORDERS)
-    pairs = parse("uniform", None)(_evenly(dataset.test, PAIRS), draw)
+    pairs = parse("uniform", None)(evenly(dataset.test, PAIRS), draw)
     scores = {**vars(answer), "inconsistency": consistency(model, pairs, draw)}
     return {name: _plain(score) for name, score in scores.items()}
 

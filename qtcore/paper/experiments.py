@@ -1,4 +1,4 @@
-"""Every training of the paper, by name: model, dataset, sizes and settings ("rbm/adult", "grid/border", …).
+"""Every training of the paper, and of `qtcore.paper.beyond`, by name ("rbm/adult", "grid/border", …): model, dataset, settings.
 
 An experiment is trained in one or more phases, each of which starts from the best weights of the previous one. The paper's
 have one phase; `RECIPES` has the phases of the shipped models.
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from qtcore.data import Dataset
 from qtcore.errors import InputError, UnknownNameError, nearest
+from qtcore.inference import BP, MeanField, Reweighted
 from qtcore.learn.query_training import INITIAL, Progress, fit, generator, main_process
 from qtcore.learn.run import Run
 from qtcore.learn.settings import Settings
@@ -25,6 +26,7 @@ from qtcore.models.grbm import GaussianRBM
 from qtcore.models.grid import GridMRF
 from qtcore.models.provenance import Provenance
 from qtcore.models.rbm import RBM
+from qtcore.paper.beyond import new_models
 from qtcore.paper.printed import DATASETS, PUBLISHED
 from qtcore.query import parse
 
@@ -89,6 +91,8 @@ class Experiment:
     """Grid: states of CONTOUR, OUT and IN."""
     sigma: Literal["no", "shared", "pixel"] = "no"
     """Gaussian RBM: whether σ is learned, one for all pixels or one for each."""
+    engine: Literal["mean-field", "reweighted"] | None = None
+    """What to train through in place of belief propagation; reweighted learns its edge weights too."""
     start: str | None = None
     """Trained model to start from, by name or file, instead of random weights."""
     earlier: tyro.conf.Suppress[tuple[Settings, ...]] = ()
@@ -127,7 +131,7 @@ class Experiment:
             Run.check(folder, resume)
         torch.manual_seed(generator(self.phases[0].seed, INITIAL).initial_seed())
         model = self.build(dataset).to(device)
-        if model.device.type != "cpu":
+        if model.device.type != "cpu" and isinstance(model.engine, BP):
             model.compile_layers()
         queries = parse(self.queries, dataset.image_shape)
         train, valid = (_with_truth(dataset, split) for split in ("train", "valid"))
@@ -150,7 +154,7 @@ class Experiment:
 
     def build(self, data: Dataset) -> Model:
         """The model before training, with the statistics of the data's preprocessing."""
-        kind = self.name.split("/")[0]
+        kind = self.name.split("/")[0].split("-")[0]
         tempered = {"temperature": self.temperature, "learn_temperature": self.learn_temperature}
         model: Model
         if kind == "rbm":
@@ -165,6 +169,9 @@ class Experiment:
             model = GridMRF(height, width, self.clones, self.layers, self.local_evidence, **tempered)  # type: ignore[arg-type]
             with torch.no_grad():
                 model.emission.copy_(torch.as_tensor(data.statistics["emission"]))
+        if self.engine is not None:
+            model.engine = MeanField(self.layers) if self.engine == "mean-field" else Reweighted(self.layers, rho="learned")
+            model.engine.prepare(model)
         first = self.phases[0]
         model.provenance = Provenance(self.name, data.name, data.source, "qt", first.seed, asdict(first))
         model.image_shape = data.image_shape or model.image_shape
@@ -175,16 +182,22 @@ class Experiment:
     def _start_from(self, source: Model, model: Model) -> None:
         """Copy the learned parameters; what describes the data (the emission, the statistics) stays that of the dataset.
 
-        An RBM becomes the lower part of a DBM, whose upper layer starts at random.
+        An RBM becomes the lower part of a DBM, whose upper layer starts at random, or the first hidden units of a wider RBM,
+        whose others do.
         """
         learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         theirs = dict(source.named_parameters())
+        if source.rho is None:
+            learned.pop("rho", None)  # they start at 1
         if isinstance(model, GaussianRBM) and isinstance(source, GaussianRBM) and not source.sigma.dim():
             theirs["sigma"] = source.sigma.expand_as(model.sigma)  # type: ignore[assignment]
         stacked = isinstance(model, DBM) and isinstance(source, RBM)
         if stacked:
             theirs = {LOWER_PART.get(name, name): parameter for name, parameter in theirs.items()}
             learned = {name: parameter for name, parameter in learned.items() if name in theirs}
+        if isinstance(model, RBM) and isinstance(source, RBM) and len(source.W) < len(model.W):
+            for name in ("W", "c_h"):
+                theirs[name] = torch.cat([theirs[name], learned[name][len(source.W) :]])  # type: ignore[assignment]
         shapes = {name: list(parameter.shape) for name, parameter in learned.items()}
         fits = {name: list(theirs[name].shape) for name in shapes if name in theirs} == shapes
         if not fits or not (stacked or type(source) is type(model)):
@@ -246,6 +259,9 @@ def _paper() -> dict[str, Experiment]:
 
 
 EXPERIMENTS = _paper()
+EXPERIMENTS |= {
+    name: replace(EXPERIMENTS[like], name=name, **changes) for name, (like, changes, _, _) in new_models().items()
+}
 
 _DECAY = {"schedule": "linear", "decay_from": 0.4, "averaging": 0.99, "learning_rate": 0.01, "validate_every": 100}
 _SMALL = _DECAY | {"batch": 100, "learning_rate": 0.02, "decay_from": 0.2, "averaging": 0.995, "validate_every": 500}
@@ -317,6 +333,7 @@ RECIPES: dict[str, tuple[dict[str, Any], ...]] = {
     f"rbm/nips{CARDINALITY}": (
         _CARDINALITY | {"steps": 150, "learning_rate": 0.0007, "warmup": 20, "averaging": 0.9, "validate_every": 5},
     ),
+    **{name: phases for name, (_, _, phases, _) in new_models().items()},
 }
 """Our own settings, phase by phase, where they differ from the paper's; chosen on validation data. The models are the same.
 Each recipe is that of the shipped model (a test compares it with the file's provenance)."""
@@ -330,6 +347,7 @@ STARTS = {
     f"rbm/adult{OVER_DEPTHS}": "rbm/adult",
     "dbm/web": "rbm/web",
     **{f"rbm/{dataset}{CARDINALITY}": f"rbm/{dataset}" for dataset in PUBLISHED},
+    **{name: start for name, (_, _, _, start) in new_models().items() if start is not None},
 }
 """Models that start from the weights of another one; the paper's start at random."""
 

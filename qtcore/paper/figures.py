@@ -1,4 +1,4 @@
-"""What tables are made of: figures beside the paper's, rows with the records behind them, and means over runs."""
+"""What tables are made of: figures beside the paper's, rows with their records, means over runs."""
 
 import math
 from collections.abc import Iterable
@@ -76,3 +76,30 @@ def mean_over_seeds(records: Iterable[Record], part: str) -> tuple[float, float,
         return mean, float(scores[0]["error"]), 1
     variance = sum((value - mean) ** 2 for value in means) / (len(means) - 1)
     return mean, math.sqrt(variance / len(means)), len(means)
+
+
+def chosen_records(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
+    """Records of a row and its inference method: a row is named after training and inference."""
+    training, _, inference = method.partition("-") if method.startswith(("pcd", "advil")) else (method, "", "")
+    wanted = {"table": table, "method": training} | which
+    return [record for record in records if wanted.items() <= record.items()], inference or "bp"
+
+
+def comparison(
+    ours: tuple[float, float, int] | None,
+    paper: Printed | None,
+    comparable: bool = True,
+    digits: int = 3,
+    more_is_better: bool = False,
+    trained: bool = False,
+) -> Compared:
+    """Our figure next to the paper's: the same if they differ by no more than the error of the difference, or in no printed
+    digit. `trained` means that a model exists and only its sampling is missing."""
+    if ours is None:
+        return Compared(ours, paper, NOT_SAMPLED if trained else MISSING, digits)
+    if paper is None or not comparable:
+        return Compared(ours, paper, "" if paper is None else NOT_COMPARABLE, digits)
+    difference = ours[0] - paper.mean
+    if abs(difference) <= max(0.5 * 10**-digits, math.hypot(ours[1], paper.error or 0.0)):
+        return Compared(ours, paper, "same", digits)
+    return Compared(ours, paper, "better" if (difference > 0) == more_is_better else "worse", digits)

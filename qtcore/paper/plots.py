@@ -1,5 +1,6 @@
 """The tables as plots, by matplotlib: the paper's figures next to ours."""
 
+import math
 from hashlib import sha256
 from pathlib import Path
 from textwrap import wrap
@@ -12,6 +13,7 @@ from qtcore.metrics import BITS
 from qtcore.paper.calibrations import calibration_curves
 from qtcore.paper.comparison_tables import compare_curves
 from qtcore.paper.experiments import ASKED_ABOUT, JOINT_COLUMNS
+from qtcore.paper.matrices import MATRICES, Matrix
 from qtcore.paper.printed import PUBLISHED
 from qtcore.paper.records import Record
 from qtcore.paper.scoring import DepthScore
@@ -134,7 +136,7 @@ def _plot_questions(records: list[Record], path: Path) -> None:
 
 def _plot_comparison(records: list[Record], path: Path) -> None:
     """Plot the score over the share of evidence, a panel for each dataset; solid: query training."""
-    plt = _pyplot()
+    plt = pyplot()
     curves = compare_curves(records)
     rows = max(1, -(-len(curves) // 2))
     figure, axes = plt.subplots(rows, 2, figsize=(11, 3.2 * rows), squeeze=False)
@@ -144,6 +146,30 @@ def _plot_comparison(records: list[Record], path: Path) -> None:
         ax.set(title=SPECIFICATIONS[dataset].heading, xlabel="observed, in %", ylabel="NCE in bits")
         ax.grid(alpha=0.3)
         ax.legend(fontsize=6)
+    _save(figure, path)
+
+
+def _plot_heat(matrices: list[Matrix], path: Path) -> None:
+    """Matrices of figures as heat maps, one below the other; darker is better."""
+    plt = pyplot()
+    heights = [1.6 + 0.34 * len(matrix.rows) for matrix in matrices] or [1.0]
+    figure, axes = plt.subplots(
+        len(heights), 1, figsize=(11, sum(heights)), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    for ax, matrix in zip(axes[:, 0], matrices, strict=False):
+        numbers = [[math.nan if figure is None else figure[0] for figure in row] for row in matrix.figures]
+        known = [number for row in numbers for number in row if not math.isnan(number)]
+        low, high = min(known, default=0.0), max(known, default=1.0)
+        high = min(high, 1.0) if low < 1 else high  # of binary variables, all beyond a coin's bit is as bad
+        middle = (low + high) / 2
+        ax.imshow(numbers, aspect="auto", cmap="viridis", vmin=low, vmax=high)
+        for y, row in enumerate(numbers):
+            for x, number in enumerate(row):
+                if not math.isnan(number):
+                    ax.text(x, y, f"{number:.3f}", ha="center", va="center", fontsize=7, color="w" if number < middle else "k")
+        ax.set_xticks(range(len(matrix.columns)), ["\n".join(wrap(column, 14)) for column in matrix.columns], fontsize=7)
+        ax.set_yticks(range(len(matrix.rows)), matrix.rows, fontsize=7)
+        ax.set_title(matrix.title, fontsize=9)
     _save(figure, path)
 
 
@@ -165,6 +191,9 @@ def _shown(figure: Any) -> str:
         parts += [ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale(), ticks]
         for line in ax.lines:
             parts += [line.get_label(), str(line.get_color()), str(line.get_marker()), _rounded(line.get_xydata())]
+        if ax.images:  # a heat map, with its numbers as texts
+            parts += [label.get_text() for label in ax.get_xticklabels()]
+            parts += [(text.get_text(), *text.get_position()) for text in ax.texts]
         parts += [_rounded(segment) for bars in ax.collections for segment in bars.get_segments()]
     return f"sha256 of what is shown: {sha256(repr(parts).encode()).hexdigest()}"
 
@@ -197,6 +226,9 @@ def plot(name: str, records: list[Record], path: Path, whole: bool = True) -> No
     others |= {"compare": _plot_comparison}
     if name in others:
         others[name](records, path)
+        return
+    if name in MATRICES:
+        _plot_heat([matrix.with_records() for matrix in MATRICES[name](records)], path)
         return
     plt = pyplot()
     shown = [table for table in panels(name, records, whole) if table.rows]

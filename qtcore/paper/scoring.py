@@ -1,7 +1,7 @@
 """Scores of a model on a dataset, as the paper defines them."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,11 +10,14 @@ from torch.distributions import Categorical, Distribution
 from qtcore import metrics
 from qtcore.data import Dataset
 from qtcore.errors import InputError
-from qtcore.inference import Engine
+from qtcore.inference import BP, Engine
+from qtcore.inference.engine import named
 from qtcore.inference.sampling import Block, Order
 from qtcore.learn.query_training import generator
-from qtcore.metrics import Calibration, Score, batches, force_frame, iou, nll, score
+from qtcore.metrics import BITS, Calibration, Score, batches, force_frame, iou, nll, score
 from qtcore.models.base import Model
+from qtcore.paper.beyond import ASKED, ENGINE_DEPTHS, ENGINE_NAMES, ENGINE_ROWS
+from qtcore.potentials import GaussianPotentials
 from qtcore.query import Query, parse
 
 BATCH, GRID_BATCH = 200, 20
@@ -202,3 +205,42 @@ def evaluate_grid(
             parts["iou" + suffix].append(100 * iou(labels, q[..., 1]))
             parts["nce" + suffix].append(nll(marginals, labels, everywhere).mean((1, 2)))
     return GridScore(**{name: Score.of(torch.cat(scores)) for name, scores in parts.items()})
+
+
+QUERY_ROWS = 5000
+"""Test samples of the query matrix at most."""
+ROWS = 2000
+"""Test rows on which engines are compared, unless `beyond.ENGINE_ROWS` says otherwise."""
+
+
+def evenly(rows: Tensor, count: int) -> Tensor:
+    """So many rows of all, at equal distances: a file may begin with rows that are not like the rest."""
+    return rows[torch.arange(min(count, len(rows))) * len(rows) // min(count, len(rows))]
+
+
+def score_queries(model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
+    """NCE in bits under each distribution of queries."""
+    asked = [queries for queries in ASKED.values() if queries != "patches" or dataset.image_shape is not None]
+    fewer = replace(dataset, test=evenly(dataset.test, QUERY_ROWS))
+    scores = {queries: evaluate(model, fewer, "test", queries, 1000) for queries in asked}
+    return {queries: _in_bits(score) for queries, score in scores.items()}
+
+
+def score_engines(model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
+    """NCE in bits by each engine that applies after each number of layers. An engine that learns nothing but the model's own
+    parameters takes them as they are; reweighted BP takes the edge weights of the model, or those of spanning trees."""
+    rows, scores = ENGINE_ROWS.get(dataset.name, ROWS), {}
+    queries = "everything" if model.variables.kind == "label" else "uniform"
+    for short, name in ENGINE_NAMES.items():
+        if name == "reweighted" and isinstance(model.graph(), GaussianPotentials):
+            continue
+        engine = BP() if name is None else named(name)
+        for depth in ENGINE_DEPTHS:
+            score = evaluate(model, dataset, "test", queries, 1000, rows=rows, layers=depth, engine=engine)
+            scores[f"{short}-{depth}"] = _in_bits(score)
+    return scores
+
+
+def _in_bits(score: Score) -> dict[str, float]:
+    bits = score.times(BITS)
+    return {"mean": bits.mean, "error": bits.error, "samples": bits.count}

@@ -1,6 +1,5 @@
 """The tables as Markdown: the paper's figures next to ours."""
 
-import math
 from collections.abc import Callable
 
 from qtcore.data import SPECIFICATIONS
@@ -8,8 +7,15 @@ from qtcore.models.provenance import Provenance
 from qtcore.paper.calibrations import CALIBRATION, calibration_curves, calibration_error
 from qtcore.paper.comparison_tables import COMPARISON, compare_tables
 from qtcore.paper.experiments import ASKED_ABOUT, CARDINALITY, JOINT_COLUMNS, QUESTION_COLUMNS
-from qtcore.paper.figures import MISSING, NOT_COMPARABLE, NOT_SAMPLED, Compared, Row, Table, mean_over_seeds
-from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1, Printed
+from qtcore.paper.figures import MISSING as MISSING
+from qtcore.paper.figures import NOT_COMPARABLE as NOT_COMPARABLE
+from qtcore.paper.figures import NOT_SAMPLED as NOT_SAMPLED
+from qtcore.paper.figures import Compared as Compared
+from qtcore.paper.figures import Row as Row
+from qtcore.paper.figures import Table as Table
+from qtcore.paper.figures import chosen_records, comparison, mean_over_seeds
+from qtcore.paper.matrices import ENGINES, QUERIES, engine_tables, query_tables
+from qtcore.paper.printed import DATASETS, FREY, GRID, PUBLISHED, TABLE_1
 from qtcore.paper.records import Record
 
 NAMES = {"qt": "QT", "pcd-bp": "PCD-BP", "pcd-gibbs": "PCD-Gibbs", "advil-bp": "AdVIL-BP", "advil-gibbs": "AdVIL-Gibbs"}
@@ -33,33 +39,6 @@ QUESTIONS = (
     "chosen ones, which promise most bits about the property, or random ones. The first 300 test rows of which the property is "
     "known. (The classes of the original tables, income and edibility, are not among the columns of these files.)"
 )
-
-
-def chosen_records(records: list[Record], table: str, method: str, **which: str) -> tuple[list[Record], str]:
-    """Records of a row and its inference method: a row is named after training and inference."""
-    training, _, inference = method.partition("-") if method.startswith(("pcd", "advil")) else (method, "", "")
-    wanted = {"table": table, "method": training} | which
-    return [record for record in records if wanted.items() <= record.items()], inference or "bp"
-
-
-def comparison(
-    ours: tuple[float, float, int] | None,
-    paper: Printed | None,
-    comparable: bool = True,
-    digits: int = 3,
-    more_is_better: bool = False,
-    trained: bool = False,
-) -> Compared:
-    """Our figure next to the paper's: the same if they differ by no more than the error of the difference, or in no printed
-    digit. `trained` means that a model exists and only its sampling is missing."""
-    if ours is None:
-        return Compared(ours, paper, NOT_SAMPLED if trained else MISSING, digits)
-    if paper is None or not comparable:
-        return Compared(ours, paper, "" if paper is None else NOT_COMPARABLE, digits)
-    difference = ours[0] - paper.mean
-    if abs(difference) <= max(0.5 * 10**-digits, math.hypot(ours[1], paper.error or 0.0)):
-        return Compared(ours, paper, "same", digits)
-    return Compared(ours, paper, "better" if (difference > 0) == more_is_better else "worse", digits)
 
 
 def table_1_tables(records: list[Record]) -> list[Table]:
@@ -252,8 +231,22 @@ TABLES: dict[str, tuple[str, Callable[[list[Record]], list[Table]]]] = {
     "joint": ("Joint probabilities by the chain rule", joint_tables),
     "questions": ("Which variable to ask about next", question_tables),
     "compare": ("Query training and what else there is", compare_tables),
+    "queries": ("Which queries to train on: NCE in bits (lower is better)", query_tables),
+    "engines": ("Other engines: NCE in bits (lower is better)", engine_tables),
 }
 """For each group of tables: its heading, and the function that makes it."""
+
+
+EXPLAINED = {
+    "depth": DEPTHS,
+    "calibration": CALIBRATION,
+    "joint": JOINT,
+    "questions": QUESTIONS,
+    "queries": QUERIES,
+    "engines": ENGINES,
+    "compare": COMPARISON,
+}
+"""What is said below a group of tables; ERRORS below the others."""
 
 
 def made(name: str, records: list[Record], whole: bool = True) -> list[Table]:
@@ -283,9 +276,8 @@ def markdown(name: str, records: list[Record], whole: bool = True) -> str:
         lines += [f"| | {' | '.join(table.columns)} |", "|---" * (len(table.columns) + 1) + "|"]
         lines += [f"| {row.title} | {' | '.join(map(str, row.cells))} |" for row in table.rows]
         lines.append("")
-    explained = {"depth": DEPTHS, "calibration": CALIBRATION, "joint": JOINT, "questions": QUESTIONS}
-    explained |= {"compare": COMPARISON}
-    below = [explained.get(name, ERRORS), "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
+    explained = EXPLAINED.get(name, ERRORS)
+    below = [explained, "", f"[As a plot]({name}.png).", "", *budgets(records, name)]
     if any(len(history) for _, history, _ in histories(records, name)):
         below.append("[AdVIL's training history](advil.png): validation NCE against the paper's figure.")
     return "\n".join([*lines, *below])

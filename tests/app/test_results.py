@@ -188,3 +188,15 @@ def test_the_shipped_records() -> None:
     assert len([verdict for verdict in verdicts(html) if verdict in ("better", "worse", "same")]) >= 4
     assert not PATH.search(html)
     assert PATH.search(results.html([record(note="Trained in /home/somebody/runs.")]))  # or it would find nothing anywhere
+
+
+def test_the_query_matrix_and_the_engines() -> None:
+    asked = {"table": "queries", "scores": {"one-target": {"mean": 1.5, "error": 0.01, "samples": 7}}}
+    engine = {"table": "engines", "model": "rbm-mf", "scores": {"mf-5": {"mean": 0.25, "error": 0.001, "samples": 7}}}
+    html = results.html([record(**asked), record(**engine)])
+    for name in ("queries", "engines"):
+        assert TABLES[name][0] in html
+        assert f"python -m qtcore.reproduce {name} --evaluate-only" in html
+        assert TABLES[name][0] not in results.html([record()])
+    assert "1.500 ± 0.0100" in html
+    assert "0.250 ± 0.0010" in html

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 import qtcore
-from qtcore import BP, Exact, Gibbs, GridMRF, JoinGraph, MeanField, PairwiseMRF, Query
+from qtcore import BP, Exact, Gibbs, GridMRF, JoinGraph, MeanField, PairwiseMRF, Query, Reweighted
 from qtcore.errors import InputError, UnknownNameError
 from qtcore.inference.engine import expectations, named
 from qtcore.models.base import Model
@@ -16,12 +16,12 @@ from qtcore.models.base import Model
 from ..strategies import EVIDENCE, KINDS, QUICK, TEMPERED, answer, ask, backends, build, close, learnable
 
 ENGINES = {"bp": BP(n_layers=4), "mean-field": MeanField(n_layers=4), "exact": Exact()}
-ENGINES |= {"join-graph": JoinGraph(n_layers=2)}
+ENGINES |= {"join-graph": JoinGraph(n_layers=2), "reweighted": Reweighted(n_layers=4)}
 ENGINES["gibbs"] = Gibbs(sweeps=60, burn=5, every=1)
 every_kind = pytest.mark.parametrize("kind", KINDS)
 SAMPLED = ("RBM", "DBM", "GaussianRBM", "PairwiseMRF", "FactorGraph")
 """The graphs that can be sampled; the others are refused by name (test_gibbs.py)."""
-REFUSING = {"gibbs": SAMPLED, "join-graph": TEMPERED}
+REFUSING = {"gibbs": SAMPLED, "join-graph": TEMPERED, "reweighted": ("RBM", "DBM", "GridMRF", "PairwiseMRF")}
 """Engines that do not take every kind of graph, with those that they take."""
 PAIRS = [(kind, name) for kind in KINDS for name in ENGINES if kind in REFUSING.get(name, KINDS)]
 every_pair = pytest.mark.parametrize(("kind", "name"), PAIRS)

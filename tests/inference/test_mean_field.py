@@ -253,7 +253,7 @@ def test_training_and_files(tmp_path: Any) -> None:
     assert torch.equal(again(query).probs, model(query).probs)
     with pytest.raises(ValueError, match="its engine is"):
         files._engine({"name": "gibbs"})
-    assert base.ENGINES.keys() == {"bp", "mean-field"}
+    assert base.ENGINES.keys() == {"bp", "mean-field", "reweighted"}
     model.engine = Exact()
     with pytest.raises(InputError, match="a file cannot hold the engine"):
         model.save(tmp_path / "other.safetensors")

@@ -15,11 +15,13 @@ from panel.viewable import Viewable
 from qtcore.models.files import checkpoint_folder
 from qtcore.paper.calibrations import CALIBRATION
 from qtcore.paper.comparison_tables import COMPARISON, compare_curves
+from qtcore.paper.matrices import MATRICES
 from qtcore.paper.records import Record, is_record
 from qtcore.paper.tables import (
     DEPTH_TITLES,
     DEPTHS,
     ERRORS,
+    EXPLAINED,
     JOINT,
     MISSING,
     NOT_COMPARABLE,
@@ -203,8 +205,8 @@ def html(records: list[Record]) -> str:
         "<code>python -m qtcore.reproduce all --evaluate-only</code> scores the shipped models again; it takes minutes.</p>",
         legend(table for tables in groups.values() for table in tables),
     ]
-    later = ("depth", "calibration", "joint", "questions", "compare")
-    depths, calibration, joint, questions, compared = (groups.pop(name) for name in later)
+    names = ("depth", "calibration", "joint", "questions", "compare", *MATRICES)
+    depths, calibration, joint, questions, compared, *matrices = (groups.pop(name) for name in names)
     for name, tables in groups.items():
         parts.append(f"<h2>{escape(TABLES[name][0])}</h2>")
         for number, table in enumerate(tables):
@@ -229,6 +231,11 @@ def html(records: list[Record]) -> str:
         parts.append(f"<h2>{escape(TABLES['questions'][0])}</h2><p>{escape(QUESTIONS)} ")
         parts.append("<code>python -m qtcore.reproduce questions --evaluate-only</code> asks them again.</p>")
     parts += [pair(table, place("questions", number, table.title)) for number, table in enumerate(questions)]
+    for name, tables in zip(MATRICES, matrices, strict=True):
+        if tables:
+            parts.append(f"<h2>{escape(TABLES[name][0])}</h2><p>{escape(EXPLAINED[name])} ")
+            parts.append(f"<code>python -m qtcore.reproduce {name} --evaluate-only</code> scores them again.</p>")
+        parts += [pair(table, "") + made(table.rows) for table in tables]
     return "".join([*parts, *comparison(compared)])
 
 

@@ -1,8 +1,8 @@
 """Loopy belief propagation, unrolled: one layer sends every message once (main text, "Unrolling BP into a QT-NN").
 
-`BP` is the engine. The form of a message depends on the graph, so each kind of potentials has its own module: `binary`,
-`gaussian`, `grid`, and `factors` for everything else. Native kernels and torch.compile run the same layers faster; they
-never change an answer.
+`BP` is the engine, and `MessagePassing` what it has in common with the reweighted one (`qtcore.inference.reweighted`). The form
+of a message depends on the graph, so each kind of potentials has its own module: `binary`, `gaussian`, `grid`, and `factors`
+for everything else. Native kernels and torch.compile run the same layers faster; they never change an answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,48 +50,20 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BP(Layered):
-    """Loopy belief propagation. An option that is None is taken from the model.
+class MessagePassing(Layered):
+    """An engine whose state is messages. A subclass says how they are passed for one query."""
 
-    Args:
-        n_layers: number of updates of all messages.
-        damping: weight of the old message in the new one; 0 means none.
-        temperature: 1 is sum-product, 0 is max-product; for models of discrete variables.
-        schedule: "flooding" (all messages at once); of a factor graph also "sequential" (one factor after the other),
-            "random" (the same, in another order in each layer) and "residual" (the largest pending changes); of a GaussianRBM
-            "sequential" (to the hidden units, then back).
-        until: stop when no message changes by more than this.
-        at_most: the largest number of layers, if `until` is given; `model(query, n)` sets it to n.
-        torch_compile: compile the layers with torch.compile on devices without native kernels (a GPU).
+    def passing(self, model: Answerable, query: Query) -> Passing:
+        """Message passing for this model and this query."""
+        raise NotImplementedError
 
-    Example:
-        >>> import torch, qtcore
-        >>> loop = qtcore.PairwiseMRF((2, 2, 2), [(0, 1), (1, 2), (2, 0)])
-        >>> query = qtcore.Query(torch.tensor([[1, 0, 0]]), torch.tensor([[True, False, False]]))
-        >>> loop(query, engine=qtcore.BP(damping=0.5, until=1e-4, at_most=100)).probs.shape
-        torch.Size([1, 3, 2])
-    """
-
-    name = "bp"
-    torch_compile: bool = False
+    def factor_passing(self, model: Answerable, query: Query) -> FactorPassing:
+        """The same on the model's factor graph, whatever its own form is; at temperature 1."""
+        raise NotImplementedError
 
     def init(self, model: Answerable, query: Query) -> State:
         passing = self.passing(model, query)
         return State(passing, passing.initial())
-
-    def passing(self, model: Answerable, query: Query) -> Passing:
-        """Message passing for this model and this query."""
-        potentials, own = model.graph(), self._own(model)
-        kind = _passing_of(potentials)
-        schedule = self._schedule(model, kind.schedules)
-        T, sums = self._unit(model)
-        if T is None and kind.has_unit:
-            T = torch.ones(())  # no temperature is T = 1
-        compiled = self.torch_compile or own.torch_compile
-        choices = Choices(T, sums, self._damping(model), schedule, compiled, type(model).__name__)
-        if kind is FactorPassing:
-            kind = SCHEDULED.get(schedule, kind)
-        return kind(potentials, model.evidence(query), choices)
 
     def step(self, state: State) -> tuple[State, dict[str, Tensor]]:
         messages, info = state.passing.update(state.messages)
@@ -106,9 +78,11 @@ class BP(Layered):
     def messages(self, state: State) -> dict[str, Tensor]:
         return state.passing.shown(state.messages)
 
-    def kept_bytes(self, model: Answerable, shape: tuple[int, ...]) -> int:
-        potentials = model.graph()
-        return _passing_of(potentials).kept_bytes(potentials, shape, self.steps(model), self._damping(model) > 0)
+    def _layer(self, index: int, state: State, info: dict[str, Tensor]) -> Layer:
+        marginals, hidden = state.passing.answers(state.messages)  # both at once
+        info = dict(info or state.passing.before())
+        residual = info.pop("residual")
+        return Layer(index, marginals, hidden, residual, self.messages(state), info)
 
     # ------------------------------------------------------------------ fast paths
 
@@ -133,11 +107,55 @@ class BP(Layered):
                 return with_periods(quick)
         return self.layers(model, query)
 
-    def _layer(self, index: int, state: State, info: dict[str, Tensor]) -> Layer:
-        marginals, hidden = state.passing.answers(state.messages)  # both at once
-        info = dict(info or state.passing.before())
-        residual = info.pop("residual")
-        return Layer(index, marginals, hidden, residual, self.messages(state), info)
+
+@dataclass(frozen=True)
+class BP(MessagePassing):
+    """Loopy belief propagation. An option that is None is taken from the model.
+
+    Args:
+        n_layers: number of updates of all messages.
+        damping: weight of the old message in the new one; 0 means none.
+        temperature: 1 is sum-product, 0 is max-product; for models of discrete variables.
+        schedule: "flooding" (all messages at once); of a factor graph also "sequential" (one factor after the other),
+            "random" (the same, in another order in each layer) and "residual" (the largest pending changes); of a GaussianRBM
+            "sequential" (to the hidden units, then back).
+        until: stop when no message changes by more than this.
+        at_most: the largest number of layers, if `until` is given; `model(query, n)` sets it to n.
+        torch_compile: compile the layers with torch.compile on devices without native kernels (a GPU).
+
+    Example:
+        >>> import torch, qtcore
+        >>> loop = qtcore.PairwiseMRF((2, 2, 2), [(0, 1), (1, 2), (2, 0)])
+        >>> query = qtcore.Query(torch.tensor([[1, 0, 0]]), torch.tensor([[True, False, False]]))
+        >>> loop(query, engine=qtcore.BP(damping=0.5, until=1e-4, at_most=100)).probs.shape
+        torch.Size([1, 3, 2])
+    """
+
+    name = "bp"
+    torch_compile: bool = False
+
+    def passing(self, model: Answerable, query: Query) -> Passing:
+        potentials, own = model.graph(), self._own(model)
+        kind = _passing_of(potentials)
+        schedule = self._schedule(model, kind.schedules)
+        T, sums = self._unit(model)
+        if T is None and kind.has_unit:
+            T = torch.ones(())  # no temperature is T = 1
+        compiled = self.torch_compile or own.torch_compile
+        choices = Choices(T, sums, self._damping(model), schedule, compiled, type(model).__name__)
+        if kind is FactorPassing:
+            kind = SCHEDULED.get(schedule, kind)
+        return kind(potentials, model.evidence(query), choices)
+
+    def factor_passing(self, model: Answerable, query: Query) -> FactorPassing:
+        own, potentials = self.passing(model, query), model.graph()
+        assert not isinstance(potentials, GaussianPotentials)
+        kind = type(own) if isinstance(own, FactorPassing) else FactorPassing
+        return kind(*potentials.as_factors(model.evidence(query)), own.choices)
+
+    def kept_bytes(self, model: Answerable, shape: tuple[int, ...]) -> int:
+        potentials = model.graph()
+        return _passing_of(potentials).kept_bytes(potentials, shape, self.steps(model), self._damping(model) > 0)
 
 
 def _passing_of(potentials: Potentials) -> type[Passing]:

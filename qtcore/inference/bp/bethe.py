@@ -4,14 +4,15 @@
     Z_f = Σ_x exp(table_f(x) + Σ_i cavity_if(x_i)),   Z_i = Σ_x exp(belief_i(x)),
 
 where d_i is the number of factors of variable i. It is exact on trees, and at fixed points it does not depend on the
-constants that messages carry.
+constants that messages carry. Of reweighted messages (`qtcore.inference.reweighted`) a factor counts ρ_f times, and d_i is the
+sum of the ρ_f of a variable's factors.
 """
 
 import torch
 from torch import Tensor
 
 from qtcore.errors import InputError
-from qtcore.inference.bp import BP, logic
+from qtcore.inference.bp import BP, MessagePassing, logic
 from qtcore.inference.bp.factors import FactorPassing, Logs, outgoing
 from qtcore.inference.engine import Answerable
 from qtcore.potentials import GaussianPotentials
@@ -19,7 +20,7 @@ from qtcore.query import Query
 from qtcore.support.tensors import log_sum
 
 
-def log_z(model: Answerable, query: Query, engine: BP | None = None) -> Tensor:
+def log_z(model: Answerable, query: Query, engine: MessagePassing | None = None) -> Tensor:
     """The Bethe estimate of log Z given the evidence of each query [B], after the layers of an engine, at temperature 1.
 
     Example:
@@ -35,13 +36,9 @@ def log_z(model: Answerable, query: Query, engine: BP | None = None) -> Tensor:
     potentials = model.graph()
     if isinstance(potentials, GaussianPotentials):
         raise InputError("the Bethe estimate is for models of discrete variables.")
-    own = engine.passing(model, query)
-    choices = own.choices
-    assert choices.T is not None
-    if not choices.sums or float(choices.T.detach()) != 1:
+    passing = engine.factor_passing(model, query)
+    if not passing.choices.sums or float(passing.T.detach()) != 1:
         raise InputError("the Bethe estimate is of the sum over all states: it needs the temperature 1.")
-    kind = type(own) if isinstance(own, FactorPassing) else FactorPassing
-    passing = kind(*potentials.as_factors(model.evidence(query)), choices)
     messages = passing.initial()
     for _ in range(engine.steps(model)):
         messages, info = passing.update(messages)
@@ -57,14 +54,14 @@ def of_messages(passing: FactorPassing, messages: Tensor) -> Tensor:
     log_z_of_variables = log_sum(where.rows(belief), 2)  # [B, n]
     degree = torch.zeros(len(wiring.n_states), dtype=belief.dtype, device=belief.device)
     total = torch.zeros(belief.shape[1], dtype=belief.dtype, device=belief.device)
-    for blocks, group, used, tables in zip(where.blocks, wiring.groups, where.tables, passing.potentials.tables, strict=True):
+    for number, (blocks, group) in enumerate(zip(where.blocks, wiring.groups, strict=True)):
+        rho = passing.counted(number)
         incoming = [cavity[block].view(size, -1, passing.batch) for block, size in zip(blocks, group.shape, strict=True)]
         if group.rule:
             total = total + logic.log_z(group.rule, torch.stack(incoming)).sum(0)
         else:
-            table = (tables if used is None else tables.index_select(0, used)).movedim(0, -1)
-            to_first = outgoing(table, incoming, Logs)[0]
-            total = total + log_sum(to_first + incoming[0], 0).sum(0)
+            to_first = outgoing(passing.used(number).movedim(0, -1), incoming, Logs)[0]
+            total = total + (rho[:, None] * log_sum(to_first + incoming[0], 0)).sum(0)
         scope = torch.tensor(group.scope.ravel(), device=belief.device)
-        degree = degree.index_add(0, scope, torch.ones_like(scope, dtype=degree.dtype))
+        degree = degree.index_add(0, scope, rho.repeat_interleave(len(group.shape)))
     return total + ((1 - degree) * log_z_of_variables).sum(1)

@@ -2,6 +2,9 @@
 
 A pairwise factor scores 0 for agreement and −w for disagreement. All functions here run at temperature 1 or at
 temperature 0; any other T is a change of units (see `BP._unit`): f_w(x; T) = T·f_{w/T}(x/T; 1).
+
+Given an edge weight ρ [H, V], messages are reweighted (`qtcore.inference.reweighted`): f of w/ρ instead of w, counted ρ times
+in a belief. ρ = 1 changes no bit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -97,7 +100,14 @@ def initial(batch: int, W: Tensor) -> Messages:
 
 
 def layer(
-    messages: Messages, W: Tensor, c_v: Tensor, c_h: Tensor, evidence: BinaryEvidence, damping: float = 0.0, sums: bool = True
+    messages: Messages,
+    W: Tensor,
+    c_v: Tensor,
+    c_h: Tensor,
+    evidence: BinaryEvidence,
+    damping: float = 0.0,
+    sums: bool = True,
+    rho: Tensor | None = None,
 ) -> Messages:
     """One parallel update of all messages in both directions, from those of the previous layer (supplement, "BP summary").
 
@@ -105,7 +115,8 @@ def layer(
     """
     f = sum_product if sums else max_product
     to_hidden, to_visible = messages
-    visible, hidden = beliefs(messages, c_v, c_h, evidence)
+    visible, hidden = beliefs(messages, c_v, c_h, evidence, rho)
+    W = W if rho is None else W / rho
     new_to_hidden = f(visible[:, None, :] - to_visible, W.expand_as(to_visible))
     hard = evidence.hard[:, None, :]
     new_to_hidden = torch.where(hard != 0, hard * W, new_to_hidden)
@@ -113,9 +124,12 @@ def layer(
     return Messages(damp(new_to_hidden, to_hidden, damping), damp(new_to_visible, to_visible, damping))
 
 
-def beliefs(messages: Messages, c_v: Tensor, c_h: Tensor, evidence: BinaryEvidence) -> tuple[Tensor, Tensor]:
+def beliefs(
+    messages: Messages, c_v: Tensor, c_h: Tensor, evidence: BinaryEvidence, rho: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Logits of visible [B, V] and hidden [B, H], without the ±1000 of hard evidence (`show` adds it)."""
-    return evidence.soft + c_v + messages.to_visible.sum(1), c_h + messages.to_hidden.sum(2)
+    to_hidden, to_visible = messages if rho is None else (rho * messages.to_hidden, rho * messages.to_visible)
+    return evidence.soft + c_v + to_visible.sum(1), c_h + to_hidden.sum(2)
 
 
 def show(logits: Tensor, evidence: BinaryEvidence) -> Tensor:
@@ -131,6 +145,7 @@ def visible_beliefs(
     n_layers: int,
     torch_compile: bool = False,
     largest_weight: float | None = None,
+    rho: Tensor | None = None,
 ) -> Tensor:
     """Logits of the visible variables [B, V] after N layers at T = 1 without damping, with no unnecessary work.
 
@@ -145,23 +160,26 @@ def visible_beliefs(
         return unary
     if largest_weight is None:
         largest_weight = float(W.detach().abs().max())
-    if largest_weight <= kernels.LARGEST_WEIGHT and kernels.usable(W, bias, hidden_bias, c_h):
+    if rho is None and largest_weight <= kernels.LARGEST_WEIGHT and kernels.usable(W, bias, hidden_bias, c_h):
         belief = kernels.binary_layers(W.T, bias, hidden_bias, c_h, places.index, places.count, n_layers)
         return places.put(unary, belief)
-    weights = places.columns(W)
+    weights = places.columns(W if rho is None else W / rho)
+    counted = None if rho is None else places.columns(rho)
     message = torch.zeros_like(weights)
     belief = bias if n_layers % 2 == 0 else c_h.expand_as(hidden_bias).contiguous()  # as later ones are
     half = with_torch_compile(half_layer) if torch_compile else half_layer
     for left in range(n_layers, 0, -1):  # with an odd number of layers left, send to the visible variables
-        message, belief = half(message, belief, weights, *((bias, 1) if left % 2 else (hidden_bias, 2)))
+        message, belief = half(message, belief, weights, *((bias, 1) if left % 2 else (hidden_bias, 2)), counted)
     return places.put(unary, belief)
 
 
-def half_layer(message: Tensor, sender: Tensor, W: Tensor, bias: Tensor, over: int) -> tuple[Tensor, Tensor]:
+def half_layer(
+    message: Tensor, sender: Tensor, W: Tensor, bias: Tensor, over: int, rho: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """New messages [B, H, J] from the senders' beliefs, and the receivers' beliefs: their bias plus the sum over dimension
-    `over` (1, the hidden units, when they send to the visible variables; 2 the other way)."""
+    `over` (1, the hidden units, when they send to the visible variables; 2 the other way). Of reweighted messages W is W/ρ."""
     message = sum_product(sender.unsqueeze(3 - over) - message, W)
-    return message, bias + message.sum(over)
+    return message, bias + (message if rho is None else rho * message).sum(over)
 
 
 def residual(new: Messages, old: Messages) -> Tensor:
@@ -172,11 +190,13 @@ def residual(new: Messages, old: Messages) -> Tensor:
 class BinaryPassing(Passing):
     """Messages of an RBM, or of a DBM written as one."""
 
-    def __init__(self, potentials: BinaryPotentials, evidence: BinaryEvidence, choices: Choices) -> None:
+    def __init__(
+        self, potentials: BinaryPotentials, evidence: BinaryEvidence, choices: Choices, rho: Tensor | None = None
+    ) -> None:
         assert choices.T is not None
-        self.T, self.choices, self.potentials = choices.T, choices, potentials
+        self.T, self.choices, self.potentials, self.rho = choices.T, choices, potentials, rho
         self.W, self.c_v, self.c_h = (tensor / self.T for tensor in (potentials.W, potentials.c_v, potentials.c_h))
-        (low, high), *_ = check_size(choices, self.W, self.c_v, self.c_h)
+        (low, high), *_ = check_size(choices, self.W if rho is None else self.W / rho, self.c_v, self.c_h)
         self.largest_weight = max(-low, high)
         extra = self.W.shape[1] - evidence.soft.shape[1]
         soft, hard = (pad(tensor, (0, extra)) if extra else tensor for tensor in evidence)
@@ -186,18 +206,20 @@ class BinaryPassing(Passing):
         return initial(len(self.evidence.soft), self.W)
 
     def send(self, messages: Messages) -> Messages:
-        return layer(messages, self.W, self.c_v, self.c_h, self.evidence, self.choices.damping, self.choices.sums)
+        return layer(messages, self.W, self.c_v, self.c_h, self.evidence, self.choices.damping, self.choices.sums, self.rho)
 
     def update(self, messages: Messages) -> tuple[Messages, dict[str, Tensor]]:
         new = self.send(messages)
         return new, {"residual": self.T * residual(new, messages)}
 
     def answers(self, messages: Messages) -> tuple[Distribution, Distribution]:
-        visible, hidden = beliefs(messages, self.c_v, self.c_h, self.evidence)
+        visible, hidden = beliefs(messages, self.c_v, self.c_h, self.evidence, self.rho)
         return self.potentials.answers(torch.cat([show(self.T * visible, self.evidence), self.T * hidden], 1))
 
     def shown(self, messages: Messages) -> dict[str, Tensor]:
-        return {name: self.T * tensor for name, tensor in messages._asdict().items()}
+        """What arrives: reweighted messages count ρ times."""
+        weight = self.T if self.rho is None else self.T * self.rho
+        return {name: weight * tensor for name, tensor in messages._asdict().items()}
 
     def before(self) -> dict[str, Tensor]:
         return {"residual": self.W.new_zeros(len(self.evidence.soft))}
@@ -213,7 +235,8 @@ class BinaryPassing(Passing):
     def after(self, n_layers: int) -> Distribution:
         if self.choices.sums and not self.choices.damping:
             parameters = self.W, self.c_v, self.c_h, self.evidence
-            return self._visible(visible_beliefs(*parameters, n_layers, self.choices.torch_compile, self.largest_weight))
+            how = self.choices.torch_compile, self.largest_weight, self.rho
+            return self._visible(visible_beliefs(*parameters, n_layers, *how))
         if n_layers and self._both_ways_native():
             return self._visible(kernels.binary_damped(*self._both_ways(), n_layers, self.choices.damping))
         return super().after(n_layers)
@@ -231,7 +254,7 @@ class BinaryPassing(Passing):
         return self.W.T, self.evidence.soft + self.c_v, self.c_h, self.evidence.hard
 
     def _both_ways_native(self) -> bool:
-        mild = self.choices.sums and self.largest_weight <= kernels.LARGEST_WEIGHT
+        mild = self.choices.sums and self.rho is None and self.largest_weight <= kernels.LARGEST_WEIGHT
         return mild and kernels.usable(*self._both_ways())
 
     def trace(self, n_layers: int) -> Iterator[Layer] | None:

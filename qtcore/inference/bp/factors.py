@@ -152,13 +152,14 @@ class FactorPassing(Passing):
         given = [potentials.unary, *potentials.tables]
         ends = check_size(choices, *given, raw=True)
         zeros = [low == -math.inf for low, _ in ends]
+        self.extents = [high - low for low, high in ends[1:]]
+        """Largest minus smallest entry of each group's tables, in units of T."""
         self.has_zeros = any(zeros)
         scaled = [self._in_units(tensor, zero) for tensor, zero in zip(given, zeros, strict=True)]
         self.unary, self.scaled_tables = scaled[0][:, None], scaled[1:]
         self.scaled_evidence = self._in_units(evidence, zeros=True)
         self.arithmetic = [
-            self._arithmetic(tables, high - low)
-            for tables, (low, high) in zip(self.scaled_tables, ends[1:], strict=True)
+            self._arithmetic(tables, extent) for tables, extent in zip(self.scaled_tables, self.extents, strict=True)
         ]
 
     def _is_one(self) -> bool:
@@ -178,11 +179,16 @@ class FactorPassing(Passing):
     @cached_property
     def tables(self) -> list[Tensor]:
         """The table of each factor, or the one that all of a group share, as `outgoing` takes them."""
-        return [self._prepared(self._used(group), numbers) for group, numbers in enumerate(self.arithmetic)]
+        return [self._prepared(self.used(group), numbers) for group, numbers in enumerate(self.arithmetic)]
 
-    def _used(self, group: int) -> Tensor:
+    def used(self, group: int) -> Tensor:
+        """The tables of a group, one for each factor or the one of all, in units of T."""
         tables, used = self.scaled_tables[group], self.where.tables[group]
         return tables if used is None else tables.index_select(0, used)
+
+    def counted(self, group: int) -> Tensor:
+        """How many times each factor of a group counts in the Bethe estimate [F]."""
+        return self.unary.new_ones(len(self.wiring.groups[group].scope))
 
     def _prepared(self, tables: Tensor, numbers: Arithmetic) -> Tensor:
         """Tables [F, *shape] as [*shape, F], in the order in memory that is read fastest."""
@@ -346,7 +352,7 @@ class FactorPassing(Passing):
 
     def _numbers(self) -> tuple[Tensor, Tensor, Tensor, list[int]]:
         """What the kernel takes: tables, unaries with evidence, and the graph."""
-        tables = [self._used(k).flatten() for k in range(len(self.scaled_tables))]
+        tables = [self.used(k).flatten() for k in range(len(self.scaled_tables))]
         alone = (self.unary + self.scaled_evidence).T
         groups = self.wiring.groups
         own = [len(group.tables) > 1 or len(group.scope) == 1 for group in groups]
