@@ -93,7 +93,7 @@ def test_with_the_mouse(page: "Page", app_url: str) -> None:
 
 def test_with_the_keyboard_alone(page: "Page", app_url: str) -> None:
     lab = open_lab(page, app_url)
-    page.locator("[data-graph=loop]").focus()
+    page.locator("button[data-graph=loop]").focus()
     tab_to(page, "draw")
     page.keyboard.press("Enter")
     wait_until(page, lambda: lab.get_attribute("data-drawing") == "true")

@@ -60,7 +60,7 @@ export function render({model, el}) {
   }
   const knobs = {
     strength: knob("strength", "All couplings ×", 0, limits.strength, 0.05, (v) => fixed(v), (v) => ["strength", v]),
-    coupling: knob("coupling", "Coupling", -limits.coupling, limits.coupling, 0.05, (v) => signed(v), (v) => ["coupling", data.edge, v]),
+    coupling: knob("coupling", "Coupling", -limits.coupling, limits.coupling, 0.05, (v) => signed(v), (v) => ["coupling", data.factor, v]),
     bias: knob("bias", "Bias", -limits.bias, limits.bias, 0.05, (v) => signed(v), (v) => ["bias", data.node, v]),
     temperature: knob("temperature", "Temperature T", 0, 1, 0.05, (v) => `${fixed(v)}${v === 0 ? " max-product" : v === 1 ? " sum-product" : ""}`, (v) => ["temperature", v]),
     damping: knob("damping", "Damping d", 0, limits.damping, 0.05, (v) => fixed(v), (v) => ["damping", v]),
