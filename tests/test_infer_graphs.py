@@ -143,8 +143,8 @@ def test_the_partition_function(run: Command) -> None:
             "--schedule goes with the engines bp, mean-field, reweighted and join-graph, not with exact.",
         ),
         (
-            ("tree.uai", "--schedule", "random"),
-            "schedule must be 'flooding' or 'sequential' or 'residual' for a FactorGraph, not 'random'.",
+            ("tree.uai", "--schedule", "backwards"),
+            "schedule must be 'flooding' or 'sequential' or 'random' or 'residual' for a FactorGraph, not 'backwards'.",
         ),
         (("tree.uai", "--engine", "gibs"), "there is no engine named 'gibs'; did you mean gibbs?"),
         (("tree.uai", "--damping", "1"), "damping must lie in [0, 1), not 1.0; 0 means none."),

@@ -10,6 +10,7 @@ import torch
 from bokeh.document import Document
 from bokeh.model import Model
 from qtcore_app import sessions
+from qtcore_app.pages import results
 from tornado.web import RequestHandler
 
 OURS = ("qtcore_app.", "panel.", "panel_material_ui.")
@@ -35,6 +36,7 @@ class Census(RequestHandler):
     """What is alive, by its class: documents and models of Bokeh, tensors, and all that this app and Panel define."""
 
     def get(self) -> None:
+        results.drawn()  # in another thread, perhaps, which is waited for
         for _ in range(3):  # what is freed may let go of more
             gc.collect()
         kinds = Counter(type(each) for each in gc.get_objects())

@@ -109,11 +109,11 @@ export function render({model, el}) {
     if (at < 0 || !step) return
     event.preventDefault(); lines[Math.max(0, Math.min(V - 1, at + step))].role.focus()
   })
-  function take() {
+  function take(first) {
     const given = model.given ? JSON.parse(model.given) : null
     if (!given || given.serial === serial) return
     serial = given.serial; cells = given.cells.map((each) => [...each]); truth = given.truth; title.textContent = given.title
-    if (Array.isArray(model.packet)) cells = model.packet[1].map((each) => [...each]) // what was changed since
+    if (first && Array.isArray(model.packet)) cells = model.packet[1].map((each) => [...each]) // what was changed since
   }
   function hear() {
     const next = model.answers ? JSON.parse(model.answers) : null
@@ -127,7 +127,7 @@ export function render({model, el}) {
     link.click()
     setTimeout(() => URL.revokeObjectURL(address), 10000)
   }
-  model.on("given", () => { take(); draw() })
+  model.on("given", () => { take(false); draw() })
   model.on("answers", () => { hear(); draw() })
   model.on("file", save)
   model.on("making", () => { making.textContent = model.making })
@@ -135,7 +135,7 @@ export function render({model, el}) {
   focusWhenSkipped(model, lines[0].role)
   const dark = () => root.classList.toggle("dark", isDark(el))
   watchTheme(model, dark)
-  take(); hear(); draw(); dark()
+  take(true); hear(); draw(); dark()
   if (isNarrow()) setTimeout(() => root.scrollIntoView({block: "start"}), 300) // it is below all else there
   return root
 }

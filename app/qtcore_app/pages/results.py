@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import logging
+import threading
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
@@ -114,9 +115,17 @@ def figures(records: list[Record]) -> dict[str, list[Any]]:
     }
 
 
-@functools.cache
 def drawn() -> tuple[bytes, dict[str, str]]:
-    """All figures, the same for every visitor: drawn when the first one wants them."""
+    """All figures, the same for every visitor: drawn when the first one wants them, while others wait."""
+    with _drawing:
+        return _drawn()
+
+
+_drawing = threading.Lock()
+
+
+@functools.cache
+def _drawn() -> tuple[bytes, dict[str, str]]:
     return plots.draw(figures(results()))
 
 
