@@ -71,9 +71,9 @@ def test_with_the_mouse(page: "Page", app_url: str) -> None:
         page.locator(f"[data-node='{variable}']").click()
     page.get_by_role("button", name="Connect x₂, x₄, x₅").click()
     wait_until(page, lambda: shared(page).graph.triples == ((1, 3, 4),))
-    assert page.locator(".pill.three").count() == 1
-    assert page.locator(".message").count() == 2 * 5 + 3
-    assert "Third-order factor" in page.locator(".formula").inner_text()
+    wait_until(page, lambda: page.locator(".pill.three").count() == 1)
+    wait_until(page, lambda: page.locator(".message").count() == 2 * 5 + 3)
+    wait_until(page, lambda: "Third-order factor" in page.locator(".formula").inner_text())
     page.locator("[data-edge='0']").click()
     wait_until(page, lambda: shared(page).selected == "e0")
     page.get_by_role("button", name="Delete", exact=True).click()
@@ -88,7 +88,7 @@ def test_with_the_mouse(page: "Page", app_url: str) -> None:
     page.goto("about:blank")
     open_lab(page, app_url, address.removeprefix(f"{app_url}app"))
     assert shared(page) == drawn
-    assert page.locator(".node").count() == 5
+    wait_until(page, lambda: page.locator(".node").count() == 5)
 
 
 def test_with_the_keyboard_alone(page: "Page", app_url: str) -> None:
