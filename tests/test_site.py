@@ -114,3 +114,12 @@ def test_the_site_is_built_without_a_warning_and_asks_no_network(tmp_path: Path)
     assert "<math" in page.split("sum_product", 1)[1]
     assert "usage: python -m qtcore.train" in (tmp_path / "docs" / "reference" / "commands.html").read_text(encoding="utf-8")
     assert "<math" in (tmp_path / "notebooks" / "08_consistency.html").read_text(encoding="utf-8")
+
+
+def test_a_model_of_several_phases_names_them_all() -> None:
+    """Those of grid/border follow each other without a name."""
+    lines = shipped.trainings("border", shipped.records()).splitlines()
+    (row,) = [line for line in lines if line.startswith("| `grid/border` |")]
+    phases = ("600 steps", "8,000 steps", "28,000 steps", "19,000 steps")
+    assert [row.index(phase) for phase in phases] == sorted(row.index(phase) for phase in phases)
+    assert "``" not in "".join(lines)

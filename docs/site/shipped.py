@@ -108,8 +108,9 @@ def _phase(phase: Provenance) -> str:
         return f"{settings['iterations']:,} passes, rate {settings['rate']:g}, {best}"
     text = ""
     if phase.start:
-        other = phase.start.get("name", phase.experiment or "").partition(",")[0]  # "rbm/adult, before": an earlier phase
-        text = f"from `{other}`; then " if other != phase.experiment else f"{_phase(Provenance.from_dict(phase.start))}; then "
+        other = phase.start.get("name", "").partition(",")[0]  # none, or "rbm/adult, before": an earlier phase
+        earlier = other in ("", phase.experiment)
+        text = f"{_phase(Provenance.from_dict(phase.start))}; then " if earlier else f"from `{other}`; then "
     text += f"{settings['steps']:,} steps" if settings.get("steps") else f"{settings.get('epochs', 0):g} epochs"
     text += f" of {settings.get('batch')} rows, rate {settings.get('learning_rate', 0):g}"
     text += f", {settings['schedule']} decay" if settings.get("schedule", "constant") != "constant" else ""
