@@ -19,7 +19,7 @@ version = release = qtcore.__version__
 
 root_doc = "docs/index"
 include_patterns = ["docs/**", "notebooks/*.ipynb", "assets/results/*.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-exclude_patterns = ["docs/pictures", "docs/site", "assets/results/summary.md"]
+exclude_patterns = ["docs/_build", "docs/pictures", "docs/site", "assets/results/summary.md"]
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb", "mathml", "cards", "commands", "names", "equations"]
 
 html_theme = "furo"
